@@ -1,0 +1,143 @@
+"""`load`: one call from a name or a path to a `Dataset`.
+
+Three kinds of visible value are met in the literature: naturally binary, grey rounded once (B), and
+grey taken as the mean of a Bernoulli unit that is drawn anew at every use (C). A `Dataset` holds
+bytes in all three cases; `value / levels` is the mean and `resample` says whether to draw.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natgrad.data import user
+from natgrad.data.catalogue import CATALOGUE, Shape
+from natgrad.data.files import fetch
+from natgrad.data.patterns import Law
+from natgrad.data.splits import SPLITS, Parts
+from natgrad.errors import InputError, unknown
+
+BINARISATIONS = ("round", "resample")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Three splits of bytes [row, visible] and what they mean.
+
+    Attributes:
+        name: the catalogue name or the path.
+        train: rows to learn from; valid: rows to choose by; test: rows to judge by.
+        levels: value / levels is the mean of a Bernoulli unit; 1 where values are in {0,1}.
+        resample: whether rows are to be drawn from those means at every use.
+        image_shape: (height, width) of a row, where rows are images.
+        law: the exact distribution, where it is known.
+        labels: the class of each row of each split, where the source has them.
+        split: how the splits were made, with the sha256 of their bytes; fit for JSON.
+    """
+
+    name: str
+    train: NDArray[np.uint8]
+    valid: NDArray[np.uint8]
+    test: NDArray[np.uint8]
+    levels: int
+    resample: bool
+    image_shape: Shape | None
+    law: Law | None
+    labels: dict[str, np.ndarray] | None
+    split: dict[str, Any]
+
+    @property
+    def visible(self) -> int:
+        """The number of visible units."""
+        return self.train.shape[1]
+
+
+def names() -> list[str]:
+    """The names `load` knows."""
+    return list(CATALOGUE)
+
+
+def load(
+    name: str | os.PathLike[str],
+    *,
+    binarize: str | None = None,
+    split_seed: int = 0,
+    image_shape: Shape | None = None,
+) -> Dataset:
+    """Load a set by its catalogue name or by the path of a .npy, .npz or .csv file.
+
+    Args:
+        name: one of `names()`, or a path.
+        binarize: "round" (1 where the mean exceeds 1/2), "resample", or None for the set's default.
+        split_seed: seed of whatever part of the split is not published.
+        image_shape: (height, width), for rows that are images and do not say so.
+
+    Raises:
+        InputError: a name, file or value that cannot be used, in one sentence.
+
+    >>> data = load("3by3")
+    >>> data.train.shape, data.levels, data.resample
+    ((15000, 9), 1, False)
+    """
+    if binarize not in (None, *BINARISATIONS):
+        raise unknown("binarisation", str(binarize), BINARISATIONS)
+    name = os.fspath(name)
+    law = None
+    if name in CATALOGUE:
+        entry = CATALOGUE[name]
+        parts = entry.read([fetch(file) for file in entry.files], entry.visible, split_seed)
+        levels, shape, default = entry.levels, entry.image_shape, entry.binarize
+        law = entry.law() if entry.law else None
+    elif Path(name).suffix or os.sep in name:
+        parts, levels, shape = user.read(Path(name), split_seed)
+        default = "resample"
+    else:
+        raise unknown("data set", name, CATALOGUE)
+    shape = fitting(image_shape or shape, parts.rows["train"].shape[1])
+    return assemble(name, parts, levels=levels, binarize=binarize or default, image_shape=shape, law=law)
+
+
+def assemble(
+    name: str, parts: Parts, *, levels: int, binarize: str | None, image_shape: Shape | None, law: Law | None
+) -> Dataset:
+    """Binarise as asked and seal the splits with their checksums."""
+    rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
+    if levels > 1 and binarize == "round":
+        rows, levels = {split: rounded(array, levels) for split, array in rows.items()}, 1
+    checksums = {split: hashlib.sha256(array.data).hexdigest() for split, array in rows.items()}
+    return Dataset(
+        name=name,
+        **rows,
+        levels=levels,
+        resample=levels > 1,
+        image_shape=image_shape,
+        law=law,
+        labels={split: parts.labels[split] for split in SPLITS} if parts.labels else None,
+        split={**parts.record, "checksums": checksums},
+    )
+
+
+def rounded(rows: NDArray[np.uint8], levels: int) -> NDArray[np.uint8]:
+    """1 where value / levels > 1/2, which for whole numbers is value > levels // 2.
+
+    >>> rounded(np.array([0, 8, 9, 16], np.uint8), 16).tolist()
+    [0, 0, 1, 1]
+    """
+    return (rows > levels // 2).astype(np.uint8)
+
+
+def fitting(shape: Shape | None, visible: int) -> Shape | None:
+    """The image shape, if it has as many pixels as there are visible units."""
+    if shape is None:
+        return None
+    height, width = shape
+    if height < 1 or width < 1 or height * width != visible:
+        raise InputError(
+            f"expected an image shape of {visible} pixels, got {height}x{width} = {height * width}; "
+            "give height and width whose product is the number of visible units"
+        )
+    return height, width

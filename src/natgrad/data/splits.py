@@ -1,0 +1,111 @@
+"""Splits: which rows train, which choose, which judge.
+
+A split is part of the data, not of a run, so it has its own seed and its own record; the same seed
+gives the same rows on every machine. Published splits are kept as they are. Where a source gives
+none, or lacks one, rows are drawn at random, never "the first n": some sources are sorted by class.
+Rows that resemble each other (frames of a film, portraits of one person) are drawn in their groups.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natgrad.errors import InputError
+
+SPLITS = ("train", "valid", "test")
+Indices = Sequence[NDArray[np.intp]]
+
+
+class Parts(NamedTuple):
+    """Three splits, the labels of their rows where there are any, and how they were made."""
+
+    rows: dict[str, np.ndarray]
+    labels: dict[str, np.ndarray] | None
+    record: dict[str, Any]
+
+
+def generator(seed: int) -> np.random.Generator:
+    """The one source of randomness of a split."""
+    if seed < 0:
+        raise InputError(f"expected a split seed of zero or more, got {seed}; give another seed")
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def at_random(count: int, sizes: Sequence[int], seed: int) -> Indices:
+    """Disjoint index sets of the given sizes that together hold 0, ..., count - 1.
+
+    >>> [len(part) for part in at_random(10, (7, 1, 2), seed=0)]
+    [7, 1, 2]
+    """
+    assert sum(sizes) == count
+    return np.split(generator(seed).permutation(count), np.cumsum(sizes)[:-1])
+
+
+def in_blocks(count: int, blocks: Sequence[int], seed: int) -> Indices:
+    """As `at_random`, for a film: it is cut into sum(blocks) runs of frames and whole runs are drawn."""
+    runs = np.array_split(np.arange(count), sum(blocks))
+    return [np.concatenate([runs[run] for run in part]) for part in at_random(len(runs), blocks, seed)]
+
+
+def per_group(groups: np.ndarray, sizes: Sequence[int], seed: int) -> Indices:
+    """As `at_random` within every group: each split holds sizes[split] rows of each group."""
+    order = generator(seed).permutation(len(groups))
+    order = order[np.argsort(groups[order], kind="stable")].reshape(-1, sum(sizes))
+    return [part.reshape(-1) for part in np.split(order, np.cumsum(sizes)[:-1], axis=1)]
+
+
+def tenths(count: int) -> tuple[int, int, int]:
+    """Sizes of an 80/10/10 split with no part empty.
+
+    >>> tenths(1000), tenths(3)
+    ((800, 100, 100), (1, 1, 1))
+    """
+    if count < 3:
+        raise InputError(f"expected at least 3 rows to make three splits of, got {count}; give more rows")
+    tenth = max(1, count // 10)
+    return count - 2 * tenth, tenth, tenth
+
+
+def published(rows: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray] | None = None) -> Parts:
+    """The source's own splits."""
+    return Parts(dict(rows), dict(labels) if labels else None, {"kind": "published"})
+
+
+def drawn(rows: np.ndarray, labels: np.ndarray | None, indices: Indices, seed: int, how: str) -> Parts:
+    """All three splits taken out of one array."""
+    parts = {name: rows[index] for name, index in zip(SPLITS, indices, strict=True)}
+    marks = None if labels is None else {s: labels[i] for s, i in zip(SPLITS, indices, strict=True)}
+    return Parts(parts, marks, seeded(parts, seed, how))
+
+
+def carved(
+    rows: Mapping[str, np.ndarray],
+    labels: Mapping[str, np.ndarray] | None,
+    seed: int,
+    *,
+    source: str,
+    target: str,
+    size: int,
+) -> Parts:
+    """The source's splits, the missing one (`target`) drawn out of another (`source`)."""
+    count = len(rows[source])
+    if not 0 < size < count:
+        raise InputError(
+            f"expected more than {count} {source} rows to draw the {target} rows from; give more"
+        )
+    kept, given = at_random(count, (count - size, size), seed)
+
+    def both(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {**arrays, source: arrays[source][kept], target: arrays[source][given]}
+
+    parts = both(rows)
+    return Parts(
+        parts, both(labels) if labels else None, seeded(parts, seed, f"{target} drawn from {source}")
+    )
+
+
+def seeded(parts: Mapping[str, np.ndarray], seed: int, how: str) -> dict[str, Any]:
+    """The record of a split made here."""
+    return {"kind": "seeded", "seed": seed, "sizes": [len(parts[name]) for name in SPLITS], "how": how}
