@@ -1,0 +1,188 @@
+"""A run's settings: validated, complete, and readable without importing JAX.
+
+Everyday settings have short names (`layers`, `learning_rate`, ...: the table `SHORT`), used alike
+on the command line and from Python; everything has a dotted name, which is its place in the TOML
+file. `resolve` puts the layers together: defaults, the method's own defaults, a file, settings.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from natgrad.errors import InputError, unknown
+
+Method = Literal["ws", "rws"]
+OptimizerName = Literal["sgd", "momentum", "nesterov", "adam", "nadam", "rmsprop"]
+Schedule = Literal["constant", "cosine", "exponential", "inverse", "linear"]
+Share = Field(ge=0)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Data(_Section):
+    """Which data, how grey values become binary, how rows are split."""
+
+    name: str = "digits"
+    binarize: Literal["round", "resample"] | None = None
+    image_shape: tuple[PositiveInt, PositiveInt] | None = None
+    split_seed: int = Field(0, ge=0)
+
+
+class Model(_Section):
+    """The Helmholtz machine: hidden sizes from the data upward, coding and initial values."""
+
+    layers: tuple[PositiveInt, ...] = Field((200, 100, 10), min_length=1)
+    coding: Literal["signed", "binary"] = "signed"
+    weights: Literal["glorot-normal", "glorot-uniform", "lecun-normal"] = "glorot-normal"
+    bias: float = -1.0
+    prior_bias: float = -1.0
+
+
+class Objective(_Section):
+    """Samples per data row, and what recognition learns from."""
+
+    samples: PositiveInt = 10
+    baseline: bool = True
+    wake_share: float = Field(0.5, ge=0)
+    sleep_share: float = Field(0.5, ge=0)
+
+
+class Optimizer(_Section):
+    """What is done with the direction; the schedule runs over the whole training, or `decay_steps`."""
+
+    name: OptimizerName = "sgd"
+    learning_rate: PositiveFloat = 0.1
+    momentum: float = Field(0.9, ge=0, lt=1)
+    schedule: Schedule = "constant"
+    decay_steps: PositiveInt | None = None
+    final_fraction: float = Field(0.01, gt=0, le=1)
+
+
+class Training(_Section):
+    """How long, in what portions, and where."""
+
+    epochs: int = Field(200, ge=0)
+    batch_size: PositiveInt = 32
+    chunk: PositiveInt = 500
+    device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+
+
+class Evaluation(_Section):
+    """How often (in epochs), on how many rows (0: all), with how many samples; early stopping after
+    `patience` evaluations without a better validation loss (0: never)."""  # noqa: D205, D209
+
+    every: PositiveInt = 10
+    rows: int = Field(2000, ge=0)
+    test_samples: PositiveInt = 100
+    patience: int = Field(0, ge=0)
+
+
+class Config(_Section):
+    """Everything that decides what a run computes."""
+
+    format: Literal[1] = 1
+    method: Method = "rws"
+    seed: int = Field(0, ge=0, lt=2**32)
+    data: Data = Data()
+    model: Model = Model()
+    objective: Objective = Objective()
+    optimizer: Optimizer = Optimizer()
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+
+
+SHORT = {
+    "method": "method",
+    "data": "data.name",
+    "image_shape": "data.image_shape",
+    "layers": "model.layers",
+    "coding": "model.coding",
+    "samples": "objective.samples",
+    "optimizer": "optimizer.name",
+    "learning_rate": "optimizer.learning_rate",
+    "epochs": "training.epochs",
+    "batch_size": "training.batch_size",
+    "device": "training.device",
+    "seed": "seed",
+}
+
+OPTIMIZER_RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
+
+
+def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Config:
+    """The complete config: defaults, then a TOML file, then settings by short or dotted name."""
+    tree = read(file) if file is not None else {}
+    for name, value in settings.items():
+        _put(tree, SHORT.get(name, name), value)
+    _default_rate(tree)
+    return validate(tree)
+
+
+def validate(tree: Mapping[str, Any]) -> Config:
+    """A config from nested settings, or one sentence that says what is wrong."""
+    try:
+        return Config.model_validate(dict(tree))
+    except ValidationError as error:
+        raise _explain(error) from None
+
+
+def read(file: str | Path) -> dict[str, Any]:
+    """The nested settings of a TOML file."""
+    try:
+        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the config file {file}: {error.strerror}; give an existing TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output") from None
+
+
+def dump(config: Config) -> str:
+    """The complete config as TOML."""
+    import tomli_w
+
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *sections, last = dotted.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise InputError(f"{dotted}: {section!r} is a single value here, not a section; see --dry-run")
+    tree[last] = value
+
+
+def _default_rate(tree: dict[str, Any]) -> None:
+    """Adaptive optimisers want smaller rates than plain descent: choose unless the user did."""
+    section = tree.get("optimizer", {})
+    if isinstance(section, dict) and section.get("name") in OPTIMIZER_RATES:
+        tree["optimizer"] = {"learning_rate": OPTIMIZER_RATES[section["name"]]} | section
+
+
+def _explain(error: ValidationError) -> InputError:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
+    if first["type"] == "extra_forbidden":
+        return unknown("setting", key, _dotted_names())
+    if first["type"] == "literal_error":
+        known = [name.strip(" '") for name in first["ctx"]["expected"].replace(" or ", ",").split(",")]
+        return unknown(key.removesuffix(".name"), str(first["input"]), known)
+    expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    expected = expected[0].lower() + expected[1:]
+    return InputError(f"{key}: expected {expected}, got {first['input']!r}")
+
+
+def _dotted_names() -> list[str]:
+    names = []
+    for name, field in Config.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names += [f"{name}.{inner}" for inner in kind.model_fields]
+        else:
+            names.append(name)
+    return names

@@ -1,0 +1,113 @@
+"""Every contract of natgrad on one page.
+
+    data -> model -> objective -> direction (metric, solve) -> update -> record
+
+A stateless stage is a plain function; a stateful one a NamedTuple of pure functions. Keys come
+first, then what is carried, then the model, then the data. A model is a frozen pytree whose
+leaves are exactly its trainable arrays, so that a gradient has the model's own type. Every
+gradient is of a loss to be *minimised*. Steps are pure and never jit themselves.
+
+Arrays are *units-major*: `[unit, sample, row]`, where `row` counts data points and `sample` the
+draws made for each. An axis of length one stands for "the same for all".
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+Model = Any
+Carry = Any
+Batch = Any
+
+
+class Estimate(NamedTuple):
+    """Value and gradient of an objective at a model, and what was drawn to get them."""
+
+    value: Float[Array, ""]
+    gradient: Model
+    samples: Any
+    diagnostics: dict[str, Float[Array, ""]]
+
+
+class Objective(NamedTuple):
+    """What is minimised. `stateless` wraps the many that carry nothing from step to step."""
+
+    init: Callable[[PRNGKeyArray, Model], Carry]
+    estimate: Callable[[PRNGKeyArray, Carry, Model, Batch], tuple[Estimate, Carry]]
+
+
+class Direction(NamedTuple):
+    """How a gradient is measured: from an estimate to a direction of descent (metric, then solve)."""
+
+    init: Callable[[PRNGKeyArray, Model], Carry]
+    apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], tuple[Model, Carry, dict[str, Array]]]
+
+
+class State(NamedTuple):
+    """What the next step needs, and nothing else."""
+
+    model: Model
+    objective: Carry
+    direction: Carry
+    optimizer: Carry
+    count: Int[Array, ""]
+
+
+class Info(NamedTuple):
+    """What a reader wants of one step. `result` indexes `RESULTS`."""
+
+    value: Float[Array, ""]
+    result: Int[Array, ""]
+    diagnostics: dict[str, Float[Array, ""]]
+
+
+class Algorithm(NamedTuple):
+    """A training method: `init` once, `step` for every batch."""
+
+    init: Callable[[PRNGKeyArray, Model], State]
+    step: Callable[[PRNGKeyArray, State, Batch], tuple[State, Info]]
+
+
+TAKEN, NON_FINITE = 0, 1
+RESULTS = {
+    TAKEN: "the step was taken",
+    NON_FINITE: "the loss or the step was not finite, and the step was not taken; lower the learning rate",
+}
+
+
+def stateless(estimate: Callable[[PRNGKeyArray, Model, Batch], Estimate]) -> Objective:
+    """An objective that carries nothing between steps."""
+
+    def init(key: PRNGKeyArray, model: Model) -> Carry:
+        del key, model
+        return ()
+
+    def with_carry(
+        key: PRNGKeyArray, carry: Carry, model: Model, batch: Batch
+    ) -> tuple[Estimate, Carry]:
+        return estimate(key, model, batch), carry
+
+    return Objective(init, with_carry)
+
+
+def steepest() -> Direction:
+    """The Euclidean direction: the gradient itself."""
+
+    def init(key: PRNGKeyArray, model: Model) -> Carry:
+        del key, model
+        return ()
+
+    def apply(
+        key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate
+    ) -> tuple[Model, Carry, dict[str, Array]]:
+        del key, model
+        return estimate.gradient, carry, {}
+
+    return Direction(init, apply)
+
+
+def finite(*values: Any) -> Array:
+    """Whether every scalar given is finite."""
+    return jnp.all(jnp.isfinite(jnp.stack([jnp.asarray(value) for value in values])))

@@ -1,0 +1,43 @@
+"""Rows on the device and the batches drawn from them.
+
+The whole training set lives on the device as bytes. An epoch is a permutation of its rows, a pure
+function of (key, epoch); batch number i takes rows i*b to (i+1)*b of it, so every batch is full.
+Grey values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
+
+from natgrad.tree import pytree, static
+
+
+@pytree
+class Rows:
+    """A set of rows on the device; value / levels is the mean of a Bernoulli pixel."""
+
+    values: UInt8[Array, "row visible"]
+    levels: int = static(default=1)
+    resample: bool = static(default=False)
+
+
+def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> Rows:
+    """Move rows to the device, once."""
+    return Rows(jnp.asarray(values, jnp.uint8), levels, resample)
+
+
+def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> Int[Array, " row"]:
+    """The order of rows in an epoch."""
+    return jax.random.permutation(jax.random.fold_in(key, epoch), rows)
+
+
+def draw(
+    key: PRNGKeyArray, rows: Rows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
+) -> Float[Array, "visible batch"]:
+    """The chosen rows as {0,1} values, units-major."""
+    chosen = rows.values[indices].T
+    if not rows.resample:
+        return chosen.astype(dtype)
+    uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels
+    return (uniform < chosen.astype(dtype)).astype(dtype)  # ~ Bernoulli(value / levels)

@@ -1,0 +1,58 @@
+"""Exact likelihoods of small machines, by enumerating one layer's states after the other.
+
+    p(h_i) = sum over states of h_{i+1} of p(h_i | h_{i+1}) p(h_{i+1})
+
+so only neighbouring layers are ever enumerated together: 2^(l_i + l_{i+1}) terms, not 2^(all units).
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natgrad.data import Law
+from natgrad.errors import InputError
+from natgrad.models import bernoulli
+from natgrad.models.helmholtz import Helmholtz
+
+LARGEST = 24  # two neighbouring layers together
+
+
+def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Float[Array, " row"]:
+    """log p(x) of every row, exactly; values in the model's coding."""
+    hidden = model.sizes[1:]
+    pairs = [low + up for low, up in zip(hidden[:-1], hidden[1:], strict=True)] or [hidden[0]]
+    if max(pairs) > LARGEST:
+        raise InputError(
+            f"exact likelihood needs neighbouring hidden layers of at most {LARGEST} units together, "
+            f"got {max(pairs)}; use the importance-sampled likelihood"
+        )
+    upper = states(hidden[-1])
+    log_marginal = bernoulli.log_prob(model.prior[:, None, None], upper[:, None, :])[0]
+    for layer, size in zip(model.generation[:0:-1], hidden[-2::-1], strict=True):
+        lower = states(size)
+        log_marginal = _down(model, layer, upper, log_marginal, lower)
+        upper = lower
+    return _down(model, model.generation[0], upper, log_marginal, model.coding.on(visible))
+
+
+def divergence(model: Helmholtz, law: Law) -> Float[Array, ""]:
+    """KL(law || p) in nats, for data whose law is known exactly."""
+    patterns = jnp.asarray(law.patterns.T, model.prior.dtype)
+    log_p = log_likelihood(model, model.coding.value(patterns, patterns.dtype))
+    probabilities = jnp.asarray(law.probabilities, model.prior.dtype)
+    return jnp.sum(probabilities * (jnp.log(probabilities) - log_p))
+
+
+def states(units: int) -> Float[Array, "unit state"]:
+    """All 2^units states as {0,1} columns."""
+    return ((jnp.arange(2**units) >> jnp.arange(units)[:, None]) & 1).astype(jnp.zeros(()).dtype)
+
+
+def _down(model: Helmholtz, layer: bernoulli.Layer, upper: Array, log_upper: Array, lower: Array) -> Array:
+    """log p of every column of `lower`, from all states above with their log-probabilities."""
+    logit = bernoulli.logits(layer, model.coding.value(upper, upper.dtype)[:, :, None])
+
+    def one(column: Array) -> Array:
+        return jax.nn.logsumexp(bernoulli.log_prob(logit, column[:, None, None])[:, 0] + log_upper)
+
+    return jax.lax.map(one, lower.T, batch_size=64)

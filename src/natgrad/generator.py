@@ -1,0 +1,60 @@
+"""A fast counter-based generator for the many uniform numbers of a training step.
+
+Keys are made, split and folded by threefry, as everywhere in JAX. Only the bits drawn *from* a
+key are cheaper: number i is a keyed 32-bit mix of its counter i (two rounds of multiply and
+xor-shift, the key's two words entering before each), a bijection of the counters for every key.
+On a CPU this is an order of magnitude faster than threefry's twenty rounds per number; on mini-mnist
+threefry alone was a third of a step. `key(seed)` makes such keys; every function of natgrad takes
+ordinary JAX keys just as well.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.extend import random as extension
+from jaxtyping import Array, PRNGKeyArray
+
+_GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: consecutive counters start far apart
+
+
+def key(seed: int) -> PRNGKeyArray:
+    """A key whose draws are cheap; split it and fold into it as usual."""
+    return jax.random.key(seed, impl=_MIXER)
+
+
+def _mix(word: Array) -> Array:
+    """Multiply and xor-shift until every output bit depends on every input bit [murmur3]."""
+    word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
+    word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
+    return word ^ (word >> 16)
+
+
+def _bits(data: Array, width: int, shape: tuple[int, ...]) -> Array:
+    if width != 32:
+        return jax.random.bits(_threefry(data), shape, jnp.dtype(f"uint{width}"))
+    size = 1
+    for length in shape:
+        size *= length
+    counter = jax.lax.iota(jnp.uint32, size)
+    first = _mix(counter * jnp.uint32(_GOLDEN) + data[0])
+    return _mix(first ^ data[1]).reshape(shape)
+
+
+def _threefry(data: Array) -> PRNGKeyArray:
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
+
+
+def _seed(seed: Array) -> Array:
+    return jax.random.key_data(jax.random.key(seed, impl="threefry2x32"))
+
+
+def _split(data: Array, shape: tuple[int, ...]) -> Array:
+    return jax.random.key_data(jax.random.split(_threefry(data), shape))
+
+
+def _fold_in(data: Array, number: Array) -> Array:
+    return jax.random.key_data(jax.random.fold_in(_threefry(data), number))
+
+
+_MIXER = extension.define_prng_impl(
+    key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="natgrad_mixer", tag="mix"
+)

@@ -1,0 +1,52 @@
+"""The little pytree arithmetic we need, and the decorator that makes a model a pytree."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+T = TypeVar("T")
+
+
+def static(**options: Any) -> Any:
+    """A field that is part of the tree's structure, not one of its leaves."""
+    return dataclasses.field(metadata={"static": True}, **options)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def pytree(cls: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose fields are leaves, but for those marked `static`."""
+    frozen: Any = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(frozen)
+    meta = [field.name for field in fields if field.metadata.get("static")]
+    data = [field.name for field in fields if field.name not in meta]
+    return jax.tree_util.register_dataclass(frozen, data_fields=data, meta_fields=meta)
+
+
+def vdot(left: T, right: T) -> Float[Array, ""]:
+    """The inner product of two trees of the same structure."""
+    products = jax.tree.map(lambda a, b: jnp.sum(a * b), left, right)
+    return sum(jax.tree.leaves(products), jnp.zeros(()))
+
+
+def norm(tree: Any) -> Float[Array, ""]:
+    """The Euclidean length of all leaves together."""
+    return jnp.sqrt(vdot(tree, tree))
+
+
+def scale(factor: Any, tree: T) -> T:
+    """Every leaf times a number."""
+    return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+
+def select(condition: Any, yes: T, no: T) -> T:
+    """`yes` where the scalar condition holds, otherwise `no`, leaf by leaf."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
+    """`map` over layers, of equal number, as a tuple."""
+    return tuple(function(*arguments) for arguments in zip(*rest, strict=True))

@@ -1,0 +1,45 @@
+"""One step of any method: estimate, measure, move.
+
+    objective -> direction -> optimizer -> model
+
+Plain methods take the gradient itself as direction; natural ones solve with a metric. A step
+whose loss or length is not finite is not taken, and says so.
+"""
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import PRNGKeyArray
+
+import jax
+from natgrad import tree
+from natgrad.core import NON_FINITE, TAKEN, Algorithm, Batch, Direction, Info, Model, Objective, State, finite
+
+
+def descent(objective: Objective, direction: Direction, optimizer: optax.GradientTransformation) -> Algorithm:
+    """Compose an objective, a direction and an optax optimiser into a training method."""
+
+    def init(key: PRNGKeyArray, model: Model) -> State:
+        key_objective, key_direction = jax.random.split(key)
+        return State(
+            model=model,
+            objective=objective.init(key_objective, model),
+            direction=direction.init(key_direction, model),
+            optimizer=optimizer.init(model),
+            count=jnp.zeros((), jnp.int32),
+        )
+
+    def step(key: PRNGKeyArray, state: State, batch: Batch) -> tuple[State, Info]:
+        key_estimate, key_direction = jax.random.split(key)
+        estimate, carry = objective.estimate(key_estimate, state.objective, state.model, batch)
+        move, measured, extra = direction.apply(key_direction, state.direction, state.model, estimate)
+        update, optimized = optimizer.update(move, state.optimizer, state.model)
+        model = optax.apply_updates(state.model, update)
+        length = tree.norm(update)
+        taken = finite(estimate.value, length)
+        after = State(model, carry, measured, optimized, state.count + 1)
+        kept = state._replace(count=state.count + 1)
+        diagnostics = {"gradient_norm": tree.norm(estimate.gradient), "step_norm": length} | estimate.diagnostics
+        info = Info(estimate.value, jnp.where(taken, TAKEN, NON_FINITE), diagnostics | extra)
+        return tree.select(taken, after, kept), info
+
+    return Algorithm(init, step)

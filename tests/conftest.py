@@ -1,0 +1,19 @@
+"""Tests run in float64, with strict dtypes and warnings as errors."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets; tests that need it are skipped, loudly, without it."""
+    folder = os.environ.get("NATGRAD_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("NATGRAD_DATA names no folder: tests on real data are not run")
+    return Path(folder)
