@@ -6,6 +6,7 @@ bytes in all three cases; `value / levels` is the mean and `resample` says wheth
 """
 
 import hashlib
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,7 @@ def load(
         parts = entry.read([fetch(file) for file in entry.files], entry.visible, split_seed)
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
         law = entry.law() if entry.law else None
-    elif Path(name).suffix or os.sep in name:
+    elif Path(name).suffix or len(Path(name).parts) > 1:
         parts, levels, shape = user.read(Path(name), split_seed)
         default = "resample"
     else:
@@ -134,10 +135,9 @@ def fitting(shape: Shape | None, visible: int) -> Shape | None:
     """The image shape, if it has as many pixels as there are visible units."""
     if shape is None:
         return None
-    height, width = shape
-    if height < 1 or width < 1 or height * width != visible:
+    if len(shape) != 2 or min(shape) < 1 or math.prod(shape) != visible:
         raise InputError(
-            f"expected an image shape of {visible} pixels, got {height}x{width} = {height * width}; "
+            f"expected an image shape of {visible} pixels, got {'x'.join(map(str, shape))}; "
             "give height and width whose product is the number of visible units"
         )
-    return height, width
+    return shape[0], shape[1]

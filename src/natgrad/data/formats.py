@@ -46,7 +46,7 @@ def inflate(path: Path) -> bytes:
 def fill(raw: bytes, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
     """The array of this shape, if the bytes are exactly as many as it needs and more than none."""
     declared = math.prod(shape) * dtype.itemsize
-    if declared != len(raw):
+    if declared != len(raw) or any(length < 0 for length in shape):
         raise InputError(
             f"expected {declared} bytes for the shape {shape} declared in {what}, got {len(raw)}; {AGAIN}"
         )
@@ -76,8 +76,10 @@ def parse_npy(raw: bytes, what: str) -> np.ndarray:
         shape, by_column, dtype = header(stream)
     except Exception as error:  # numpy's parser of a damaged header fails in many ways
         raise InputError(f"expected a numpy array, {what} has a damaged header; save it again") from error
-    if dtype.hasobject:
-        raise InputError(f"expected numbers, {what} holds Python objects; save it as an array of numbers")
+    if dtype.kind in "OV":
+        raise InputError(
+            f"expected numbers, {what} holds Python objects or records; save an array of numbers"
+        )
     body = raw[stream.tell() :]
     return fill(body, dtype, shape[::-1], what).T if by_column else fill(body, dtype, shape, what)
 

@@ -47,15 +47,14 @@ def read(path: Path, seed: int) -> UserData:
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file by split; one array alone is called "rows"."""
     readers = {".npy": formats.read_npy, ".csv": read_csv}
-    if path.suffix not in (*readers, ".npz"):
+    suffix = path.suffix.lower()
+    if suffix not in (*readers, ".npz"):
         raise InputError(
             f"expected a file ending in .npy, .npz or .csv, got {str(path)!r}; save the data as one of these"
         )
     if not path.is_file():
         raise InputError(f"expected a data file at {path}, there is none; check the path")
-    return (
-        named(formats.read_npz(path), path) if path.suffix == ".npz" else {"rows": readers[path.suffix](path)}
-    )
+    return named(formats.read_npz(path), path) if suffix == ".npz" else {"rows": readers[suffix](path)}
 
 
 def named(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:

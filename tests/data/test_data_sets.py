@@ -1,0 +1,139 @@
+"""The named sets: exact laws, oracles for what is computed, and what the files are known to hold."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from natgrad.data import Dataset, load, names
+from natgrad.data.catalogue import CATALOGUE
+from natgrad.data.mini import shrink
+from natgrad.data.patterns import Law
+
+FILED = [name for name in names() if CATALOGUE[name].files]
+EMBEDDED = [name for name in names() if not CATALOGUE[name].files]
+
+
+def shrink_by_scipy(rows, side):
+    images = rows.reshape(-1, side, side).astype(float)
+    blurred = gaussian_filter(images, sigma=(0, 0.5, 0.5), mode="mirror", truncate=4)
+    half = side // 2
+    return blurred.reshape(-1, half, 2, half, 2).mean(axis=(2, 4)).reshape(len(rows), -1)
+
+
+@pytest.mark.parametrize("side", [6, 28])
+def test_shrinking_agrees_with_scipy(side):
+    rows = np.random.default_rng(side).integers(0, 2, (5000, side * side), dtype=np.uint8)
+    means = shrink_by_scipy(rows, side)
+    clear = np.abs(means - 0.5) > 1e-9
+    small = shrink(rows, side)
+    np.testing.assert_array_equal(small[clear], means[clear] > 0.5)
+    assert not small[~clear].any()
+    assert clear.mean() > 0.9
+
+
+def test_shrinking_ties_are_dark():
+    edge = np.zeros((6, 6), np.uint8)
+    edge[:, :3] = 1  # through the middle of the second block: its mean is exactly one half
+    assert shrink(edge.reshape(1, -1), 6).reshape(3, 3).tolist() == [[1, 0, 0]] * 3
+
+
+def test_entropy_of_a_law():
+    patterns = np.array([[0], [1]], np.uint8)
+    assert Law(patterns, np.array([0.5, 0.5])).entropy == pytest.approx(np.log(2))
+    assert Law(patterns, np.array([1.0, 0.0])).entropy == 0
+
+
+def test_three_by_three_follows_its_law():
+    data = load("3by3")
+    assert data.law.probabilities.sum() == pytest.approx(1, abs=1e-15)
+    assert data.law.entropy == pytest.approx(2.42827, abs=5e-6)
+    assert np.log(512) - data.law.entropy == pytest.approx(3.81005, abs=5e-6)
+    everything = np.concatenate([data.train, data.valid])
+    for pattern, probability in zip(data.law.patterns, data.law.probabilities, strict=True):
+        assert (everything == pattern).all(axis=1).sum() == round(18_000 * probability)
+    np.testing.assert_array_equal(data.test, data.valid)
+
+
+def test_three_by_three_columns_are_twice_as_probable():
+    law = load("3by3").law
+    images = law.patterns.reshape(-1, 3, 3)
+    columns = (images == images[:, :1]).all(axis=(1, 2))
+    assert columns.sum() == 6
+    np.testing.assert_allclose(law.probabilities, np.where(columns, 2 / 18, 1 / 18))
+
+
+def test_digits_come_rounded_or_grey():
+    from sklearn.datasets import load_digits
+
+    source = load_digits()
+    rounded, grey = load("digits"), load("digits", binarize="resample")
+    assert (rounded.levels, rounded.resample) == (1, False)
+    assert (grey.levels, grey.resample, grey.train.max()) == (16, True, 16)
+    np.testing.assert_array_equal(rounded.valid, grey.valid > 8)
+    seen = np.concatenate([grey.train, grey.valid, grey.test])
+    labels = np.concatenate([grey.labels[name] for name in ("train", "valid", "test")])
+    known = {tuple(row): label for row, label in zip(source.data, source.target, strict=True)}
+    assert all(known[tuple(row)] == label for row, label in zip(seen, labels, strict=True))
+    assert sorted(map(tuple, seen)) == sorted(map(tuple, source.data))
+
+
+def check_sound(data: Dataset, name: str):
+    entry = CATALOGUE[name]
+    splits = (data.train, data.valid, data.test)
+    assert tuple(map(len, splits)) == entry.rows
+    assert all(rows.dtype == np.uint8 and rows.shape[1] == entry.visible for rows in splits)
+    assert max(rows.max() for rows in splits) <= data.levels
+    assert data.resample == (data.levels > 1)
+    assert data.image_shape == entry.image_shape
+    assert json.loads(json.dumps(data.split)) == data.split
+    for split, rows in zip(("train", "valid", "test"), splits, strict=True):
+        assert data.labels is None or data.labels[split].shape == (len(rows),)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embedded_sets_need_no_file(name, empty_folders):
+    check_sound(load(name), name)
+    assert load(name).split == load(name).split != load(name, split_seed=1).split
+
+
+@pytest.mark.parametrize("name", FILED)
+def test_filed_sets_are_sound(name, real_data):
+    check_sound(load(name), name)
+
+
+def test_binarized_mnist_is_the_published_one(real_data):
+    data = load("binarized-mnist", split_seed=5)
+    assert data.split["kind"] == "published"
+    assert [round(float(rows.mean()), 4) for rows in (data.train, data.valid, data.test)] == [
+        0.1306,
+        0.1311,
+        0.1325,
+    ]
+
+
+def test_mini_mnist_agrees_with_scipy(real_data):
+    large, small = load("binarized-mnist"), load("mini-mnist")
+    np.testing.assert_array_equal(small.valid, shrink_by_scipy(large.valid, 28) > 0.5 + 1e-9)
+
+
+def test_mnist_valid_is_drawn_from_train(real_data):
+    one, other = load("mnist"), load("mnist", split_seed=1)
+    counts = np.bincount(one.labels["train"]) + np.bincount(one.labels["valid"])
+    assert counts.tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert one.split["checksums"]["test"] == other.split["checksums"]["test"]
+    assert one.split["checksums"]["valid"] != other.split["checksums"]["valid"]
+    assert one.split["how"] == "valid drawn from train"
+    assert load("mnist", binarize="round").levels == 1
+
+
+def test_faces_are_split_in_their_groups(real_data):
+    data = load("olivetti-faces")
+    for name, count in {"train": 7, "valid": 1, "test": 2}.items():
+        np.testing.assert_array_equal(np.bincount(data.labels[name]), [count] * 40)
+
+
+def test_incomplete_sets_say_what_was_drawn(real_data):
+    assert load("connect4-partial").split["how"] == "test drawn from valid"
+    assert load("omniglot28").split["how"] == "valid drawn from train"
