@@ -7,9 +7,9 @@ so only neighbouring layers are ever enumerated together: 2^(l_i + l_{i+1}) term
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from natgrad.data import Law
 from natgrad.errors import InputError
 from natgrad.models import bernoulli
 from natgrad.models.helmholtz import Helmholtz
@@ -35,12 +35,14 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
     return _down(model, model.generation[0], upper, log_marginal, model.coding.on(visible))
 
 
-def divergence(model: Helmholtz, law: Law) -> Float[Array, ""]:
-    """KL(law || p) in nats, for data whose law is known exactly."""
-    patterns = jnp.asarray(law.patterns.T, model.prior.dtype)
-    log_p = log_likelihood(model, model.coding.value(patterns, patterns.dtype))
-    probabilities = jnp.asarray(law.probabilities, model.prior.dtype)
-    return jnp.sum(probabilities * (jnp.log(probabilities) - log_p))
+def divergence(
+    model: Helmholtz, patterns: Array | np.ndarray, probabilities: Array | np.ndarray
+) -> Float[Array, ""]:
+    """KL(law || p) in nats, for data whose law is known: {0,1} patterns [state, visible] and their probabilities."""
+    on = jnp.asarray(patterns).astype(model.prior.dtype).T
+    weight = jnp.asarray(probabilities).astype(model.prior.dtype)
+    log_p = log_likelihood(model, model.coding.value(on, on.dtype))
+    return jnp.sum(weight * (jnp.log(weight) - log_p))
 
 
 def states(units: int) -> Float[Array, "unit state"]:

@@ -5,6 +5,7 @@ both, only the numbers fed to the next layer differ [nrws eq. 16, 21]. Everythin
 logits: no probability is ever clipped. Arrays are [unit, sample, row] (see `natgrad.core`).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.tree import pytree
 
+Initializer = Callable[..., Array]
 Values = Float[Array, "unit sample row"]
 
 
@@ -79,7 +81,7 @@ def draw(uniform: Values, logit: Values, coding: Coding) -> Values:
     return coding.value(uniform < jax.nn.sigmoid(logit), logit.dtype)  # ~ Bernoulli(sigmoid(logit))
 
 
-def glorot(key: PRNGKeyArray, inputs: int, units: int, bias: float) -> Layer:
-    """Truncated normal weights of variance 2 / (in + out), a constant bias."""
-    initialise = jax.nn.initializers.glorot_normal(in_axis=1, out_axis=0)
-    return Layer(initialise(key, (units, inputs)), jnp.full((units,), bias, jnp.zeros(()).dtype))
+def fresh(key: PRNGKeyArray, inputs: int, units: int, weights: Initializer, bias: float) -> Layer:
+    """A layer with weights drawn by an initialiser for [out, in] arrays, and a constant bias."""
+    dtype = jnp.zeros(()).dtype
+    return Layer(weights(key, (units, inputs), dtype), jnp.full((units,), bias, dtype))

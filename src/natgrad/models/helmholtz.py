@@ -14,8 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.models import bernoulli
-from natgrad.models.bernoulli import SIGNED, Coding, Layer, Values
+from natgrad.models.bernoulli import SIGNED, Coding, Initializer, Layer, Values
 from natgrad.tree import map_layers, pytree, static
+
+GLOROT = jax.nn.initializers.glorot_normal(in_axis=1, out_axis=0)  # truncated, variance 2 / (in + out)
 
 
 @pytree
@@ -50,16 +52,21 @@ def helmholtz(
     sizes: Sequence[int],
     *,
     coding: Coding = SIGNED,
+    weights: Initializer = GLOROT,
     bias: float = -1.0,
     prior_bias: float = -1.0,
 ) -> Helmholtz:
     """A fresh machine with Glorot weights; `sizes` from the visible layer upward."""
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
-    keys = jax.random.split(key, (len(pairs), 2))
+    lower, upper = sizes[:-1], sizes[1:]
+    keys = jax.random.split(key, (2, len(upper)))
+
+    def stack(keys: PRNGKeyArray, inputs: Sequence[int], units: Sequence[int]) -> tuple[Layer, ...]:
+        return tuple(bernoulli.fresh(*args, weights, bias) for args in zip(keys, inputs, units, strict=True))
+
     return Helmholtz(
         prior=jnp.full((sizes[-1],), prior_bias, jnp.zeros(()).dtype),
-        generation=tuple(bernoulli.glorot(k[0], up, low, bias) for k, (low, up) in zip(keys, pairs, strict=True)),
-        recognition=tuple(bernoulli.glorot(k[1], low, up, bias) for k, (low, up) in zip(keys, pairs, strict=True)),
+        generation=stack(keys[0], upper, lower),
+        recognition=stack(keys[1], lower, upper),
         coding=coding,
     )
 

@@ -1,0 +1,260 @@
+"""The only training loop: batches on the device, chunks of compiled steps, a row per evaluation.
+
+Step t draws its batch and its samples from keys that are a pure function of (seed, t), and its
+rows from a permutation that is a pure function of (seed, epoch). How the steps are cut into
+chunks changes no number.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from natgrad import config, generator, registry
+from natgrad.core import TAKEN, Algorithm, Info, State
+from natgrad.data import Dataset, batches
+from natgrad.data import load as load_data
+from natgrad.errors import InputError
+from natgrad.evaluate.monitor import Monitor
+from natgrad.evaluate.pictures import save_samples
+from natgrad.records import environment, folder
+from natgrad.records import state as states
+from natgrad.trained import Trained
+
+
+class Watcher(Protocol):
+    """Someone who looks on: called after every chunk and after every evaluation."""
+
+    def advanced(self, steps: int, total: int, loss: float) -> None:
+        """`steps` of `total` are done; the loss of late."""
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """A row was added to the trace."""
+
+
+class Totals(NamedTuple):
+    """Sums over the steps since the last evaluation."""
+
+    value: Float[Array, ""]
+    taken: Int[Array, ""]
+    failed: Int[Array, ""]
+    diagnostics: dict[str, Float[Array, ""]]
+
+
+class Saved(NamedTuple):
+    """What a saved state holds; `best` is the best model so far where early stopping looks for it."""
+
+    state: State
+    best: Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, config, trace and trained model."""
+
+    folder: Path
+    config: config.Config
+    model: Trained
+    trace: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def train(file: str | Path | None = None, *, out: str | Path | None = None, watch: Watcher | None = None, **settings: Any) -> Run:
+    """Train a model and write its run folder.
+
+    Settings go by their short names (`data`, `method`, `layers`, `epochs`, ...) or their dotted
+    ones (`**{"objective.baseline": False}`), over those of a TOML file.
+
+    Example:
+        run = natgrad.train(data="digits", method="rws", layers=(64, 16), epochs=50)
+        run.model.sample(16)
+    """
+    return run_config(config.resolve(settings, file), out=out, watch=watch)
+
+
+def run_config(settings: config.Config, *, out: str | Path | None = None, watch: Watcher | None = None) -> Run:
+    """Train by a complete config. Nothing is written before the data have been read and found good."""
+    _choose_device(settings.training.device)
+    dataset = load_data(
+        settings.data.name,
+        binarize=settings.data.binarize,
+        split_seed=settings.data.split_seed,
+        image_shape=settings.data.image_shape,
+    )
+    session = Session.begin(settings, dataset)
+    place = folder.create(out, settings)
+    facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
+    folder.write(place / "environment.json", folder.json_line(facts) + "\n")
+    return session.go(place, watch)
+
+
+def load(run: str | Path) -> Run:
+    """A run from its folder, with the model of its newest good state."""
+    place, settings = folder.open_run(run)
+    _, notes = states.load(place, ())
+    template = jax.eval_shape(lambda: registry.model(generator.key(0), settings.model, notes["visible"]))
+    kept = {"best": template} if settings.evaluation.patience else {"state": {"model": template}}
+    found, _ = states.load(place, kept)
+    model = Trained(jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0])
+    return Run(place, settings, model, list(folder.trace(place)), notes["summary"])
+
+
+class Session:
+    """One training under way: everything fixed, and the state that moves."""
+
+    def __init__(self, settings: config.Config, dataset: Dataset) -> None:
+        self.settings, self.dataset = settings, dataset
+        self.per_epoch = len(dataset.train) // settings.training.batch_size
+        self.total = self.per_epoch * settings.training.epochs
+        key = generator.key(settings.seed)
+        self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
+        self.algorithm = registry.algorithm(settings, self.total)
+        self.monitor = Monitor(key_watch, settings, dataset)
+        self.rows = batches.on_device(dataset.train, dataset.levels, dataset.resample)
+        self.seconds = self.compile_seconds = 0.0
+
+    @classmethod
+    def begin(cls, settings: config.Config, dataset: Dataset) -> "Session":
+        """A session at step zero, after checks that need the data."""
+        if settings.training.batch_size > len(dataset.train):
+            raise InputError(
+                f"the batch size {settings.training.batch_size} is larger than the training set of "
+                f"{len(dataset.train)} rows; lower --batch-size"
+            )
+        session = cls(settings, dataset)
+        key_init, key_state = jax.random.split(session.key_model)
+        model = registry.model(key_init, settings.model, dataset.visible)
+        session.state = jax.jit(session.algorithm.init)(key_state, model)
+        session.best, session.best_loss, session.stale = model, float("inf"), 0
+        return session
+
+    def go(self, place: Path, watch: Watcher | None) -> Run:
+        """Train to the end, recording into the folder."""
+        advance = self._compile()
+        self._record(place, watch, epoch=0, totals=None)
+        totals = self._nothing()
+        for epoch in range(self.settings.training.epochs):
+            totals = self._epoch(advance, epoch, totals, watch)
+            last = epoch + 1 == self.settings.training.epochs
+            if last or (epoch + 1) % self.settings.evaluation.every == 0:
+                self._record(place, watch, epoch=epoch + 1, totals=totals)
+                totals = self._nothing()
+            if self._patience_lost():
+                break
+        return self._finish(place)
+
+    def _epoch(self, advance: Callable[..., Any], epoch: int, totals: Totals, watch: Watcher | None) -> Totals:
+        order = batches.permutation(self.key_order, epoch, len(self.rows.values))
+        for start in range(0, self.per_epoch, self.settings.training.chunk):
+            stop = min(start + self.settings.training.chunk, self.per_epoch)
+            began = time.perf_counter()
+            self.state, totals = advance(self.key_steps, self.state, totals, self.rows, order, start, stop)
+            jax.block_until_ready(totals)
+            self.seconds += time.perf_counter() - began
+            if watch is not None:
+                loss = float(totals.value) / max(int(totals.taken), 1)
+                watch.advanced(epoch * self.per_epoch + stop, self.total, loss)
+        return totals
+
+    def _compile(self) -> Callable[..., Any]:
+        """The chunk of steps, compiled ahead so that its time is known apart."""
+        function = jax.jit(_chunk(self.algorithm, self.settings), donate_argnums=(1, 2))
+        order = jnp.zeros(len(self.rows.values), jnp.int32)
+        began = time.perf_counter()
+        compiled = function.lower(self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1).compile()
+        self.compile_seconds = time.perf_counter() - began
+        return compiled
+
+    def _nothing(self) -> Totals:
+        batch = jax.ShapeDtypeStruct((self.dataset.visible, self.settings.training.batch_size), jnp.zeros(()).dtype)
+        _, info = jax.eval_shape(self.algorithm.step, self.key_steps, self.state, batch)
+        diagnostics = {name: jnp.zeros((), shape.dtype) for name, shape in info.diagnostics.items()}
+        return Totals(jnp.zeros((), info.value.dtype), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), diagnostics)
+
+    def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
+        row = {"epoch": epoch, "step": int(self.state.count), "seconds": round(self.seconds, 3)}
+        row |= _means(totals) | self.monitor.measure(self.state.model)
+        self._judge(row["valid_loss"])
+        folder.append(place, row)
+        summary = self._summary(place, row)
+        notes = {"visible": self.dataset.visible, "image_shape": self.dataset.image_shape, "summary": summary}
+        best = jax.tree.map(jnp.copy, self.best) if self.settings.evaluation.patience else ()
+        states.save(place, row["step"], Saved(self.state, best), notes)
+        if watch is not None:
+            watch.evaluated(row)
+
+    def _judge(self, loss: float) -> None:
+        if loss < self.best_loss:
+            self.best, self.best_loss, self.stale = jax.tree.map(jnp.copy, self.state.model), loss, 0
+        else:
+            self.stale += 1
+
+    def _patience_lost(self) -> bool:
+        return 0 < self.settings.evaluation.patience <= self.stale
+
+    def _summary(self, place: Path, row: dict[str, Any]) -> dict[str, Any]:
+        """What a reader wants to know at the end, from the last row."""
+        named = {"run": str(place), "method": self.settings.method, "data": self.dataset.name}
+        counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
+        measured = {key: value for key, value in row.items() if key not in {"epoch", "step", "seconds"}}
+        return named | counted | {"compile_seconds": round(self.compile_seconds, 3)} | measured
+
+    def _finish(self, place: Path) -> Run:
+        run = load(place)
+        save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), self.dataset.image_shape)
+        return run
+
+
+def _chunk(algorithm: Algorithm, settings: config.Config) -> Callable[..., tuple[State, Totals]]:
+    """A function that takes steps `start` to `stop` of an epoch."""
+    size, coding = settings.training.batch_size, registry.CODINGS[settings.model.coding]
+
+    def chunk(
+        key: PRNGKeyArray, state: State, totals: Totals, rows: batches.Rows, order: Array, start: Array, stop: Array
+    ) -> tuple[State, Totals]:
+        def body(position: Array, carried: tuple[State, Totals]) -> tuple[State, Totals]:
+            state, totals = carried
+            key_draw, key_step = jax.random.split(jax.random.fold_in(key, state.count))
+            chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
+            on = batches.draw(key_draw, rows, chosen, jnp.zeros(()).dtype)
+            state, info = algorithm.step(key_step, state, coding.value(on, on.dtype))
+            return state, _add(totals, info)
+
+        return jax.lax.fori_loop(start, stop, body, (state, totals))
+
+    return chunk
+
+
+def _add(totals: Totals, info: Info) -> Totals:
+    taken = info.result == TAKEN
+    value, diagnostics = jax.tree.map(lambda x: jnp.where(taken, x, 0), (info.value, info.diagnostics))
+    return Totals(
+        totals.value + value,
+        totals.taken + taken,
+        totals.failed + ~taken,
+        {name: totals.diagnostics[name] + diagnostics[name] for name in diagnostics},
+    )
+
+
+def _means(totals: Totals | None) -> dict[str, Any]:
+    if totals is None:
+        return {"train_loss": None}
+    count = max(int(totals.taken), 1)
+    means = {name: float(value) / count for name, value in totals.diagnostics.items()}
+    loss = float(totals.value) / count if int(totals.taken) else None
+    return {"train_loss": loss, "steps_refused": int(totals.failed)} | means
+
+
+def _choose_device(name: str) -> None:
+    if name == "auto":
+        return
+    try:
+        jax.config.update("jax_default_device", jax.devices(name)[0])
+    except RuntimeError:
+        found = sorted({device.platform for device in jax.devices()})
+        raise InputError(f"training.device: no {name} found here, only {', '.join(found)}; use --device auto") from None
