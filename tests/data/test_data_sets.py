@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from natgrad.data import Dataset, load, names
 from natgrad.data.catalogue import CATALOGUE
-from natgrad.data.mini import shrink
+from natgrad.data.mini import shrink, shrinking
 from natgrad.data.patterns import Law
 
 FILED = [name for name in names() if CATALOGUE[name].files]
@@ -20,6 +20,14 @@ def shrink_by_scipy(rows, side):
     blurred = gaussian_filter(images, sigma=(0, 0.5, 0.5), mode="mirror", truncate=4)
     half = side // 2
     return blurred.reshape(-1, half, 2, half, 2).mean(axis=(2, 4)).reshape(len(rows), -1)
+
+
+@pytest.mark.parametrize("side", [6, 28])
+def test_shrinking_matrix_agrees_with_scipy(side):
+    images = np.random.default_rng(side).random((20, side, side))
+    half = shrinking(side)
+    expected = shrink_by_scipy(images.reshape(20, -1), side)
+    np.testing.assert_allclose((half @ images @ half.T).reshape(20, -1), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("side", [6, 28])
