@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracles
 import pytest
-from cases import CODINGS, SIZES, machine
 
+import oracles
+from cases import CODINGS, SIZES, machine
 from natgrad.models import helmholtz
 from natgrad.objectives import phases
 from natgrad.objectives.phases import Phases, Shares
@@ -174,7 +174,12 @@ def test_reweighted_approaches_the_likelihood_gradient():
         posterior = np.exp(oracles.log_joint(m, layers) - oracles.log_likelihood(m, row))
         exact = exact - posterior * oracles.flatten(*oracles.generation_score(m, layers), [])
     estimate, _ = reweighted(200_000).estimate(jax.random.key(0), (), model, batch)
-    got = np.concatenate([np.asarray(leaf).ravel() for leaf in (estimate.gradient.prior, *jax.tree.leaves(estimate.gradient.generation))])
+    got = np.concatenate(
+        [
+            np.asarray(leaf).ravel()
+            for leaf in (estimate.gradient.prior, *jax.tree.leaves(estimate.gradient.generation))
+        ]
+    )
     np.testing.assert_allclose(got, exact, atol=0.01)
 
 

@@ -5,7 +5,12 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_WHERE = {"train": "natgrad.train", "load": "natgrad.train", "Run": "natgrad.train", "InputError": "natgrad.errors"}
+_WHERE = {
+    "train": "natgrad.train",
+    "load": "natgrad.train",
+    "Run": "natgrad.train",
+    "InputError": "natgrad.errors",
+}
 __all__ = ["InputError", "Run", "load", "train"]
 
 

@@ -136,9 +136,13 @@ def read(file: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"cannot read the config file {file}: {error.strerror}; give an existing TOML file") from None
+        raise InputError(
+            f"cannot read the config file {file}: {error.strerror}; give an existing TOML file"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output") from None
+        raise InputError(
+            f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output"
+        ) from None
 
 
 def dump(config: Config) -> str:

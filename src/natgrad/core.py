@@ -52,7 +52,7 @@ class State(NamedTuple):
     objective: Carry
     direction: Carry
     optimizer: Carry
-    count: Int[Array, ""]
+    steps: Int[Array, ""]
 
 
 class Info(NamedTuple):
@@ -84,9 +84,7 @@ def stateless(estimate: Callable[[PRNGKeyArray, Model, Batch], Estimate]) -> Obj
         del key, model
         return ()
 
-    def with_carry(
-        key: PRNGKeyArray, carry: Carry, model: Model, batch: Batch
-    ) -> tuple[Estimate, Carry]:
+    def with_carry(key: PRNGKeyArray, carry: Carry, model: Model, batch: Batch) -> tuple[Estimate, Carry]:
         return estimate(key, model, batch), carry
 
     return Objective(init, with_carry)

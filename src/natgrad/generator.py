@@ -51,10 +51,16 @@ def _split(data: Array, shape: tuple[int, ...]) -> Array:
     return jax.random.key_data(jax.random.split(_threefry(data), shape))
 
 
-def _fold_in(data: Array, number: Array) -> Array:
+def _fold_in(data: Array, number: Array | int) -> Array:
     return jax.random.key_data(jax.random.fold_in(_threefry(data), number))
 
 
 _MIXER = extension.define_prng_impl(
-    key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="natgrad_mixer", tag="mix"
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_bits,
+    fold_in=_fold_in,
+    name="natgrad_mixer",
+    tag="mix",
 )

@@ -1,6 +1,6 @@
 """From a config's names to the parts they stand for: the only place where strings choose behaviour.
 
-    method = objective + direction (metric and solve), then an optimiser: one line each below.
+method = objective + direction (metric and solve), then an optimiser: one line each below.
 """
 
 from collections.abc import Callable

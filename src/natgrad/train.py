@@ -62,9 +62,16 @@ class Run:
     model: Trained
     trace: list[dict[str, Any]]
     summary: dict[str, Any]
+    image_shape: tuple[int, int] | None = None
 
 
-def train(file: str | Path | None = None, *, out: str | Path | None = None, watch: Watcher | None = None, **settings: Any) -> Run:
+def train(
+    file: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    watch: Watcher | None = None,
+    **settings: Any,
+) -> Run:
     """Train a model and write its run folder.
 
     Settings go by their short names (`data`, `method`, `layers`, `epochs`, ...) or their dotted
@@ -77,7 +84,9 @@ def train(file: str | Path | None = None, *, out: str | Path | None = None, watc
     return run_config(config.resolve(settings, file), out=out, watch=watch)
 
 
-def run_config(settings: config.Config, *, out: str | Path | None = None, watch: Watcher | None = None) -> Run:
+def run_config(
+    settings: config.Config, *, out: str | Path | None = None, watch: Watcher | None = None
+) -> Run:
     """Train by a complete config. Nothing is written before the data have been read and found good."""
     _choose_device(settings.training.device)
     dataset = load_data(
@@ -101,7 +110,8 @@ def load(run: str | Path) -> Run:
     kept = {"best": template} if settings.evaluation.patience else {"state": {"model": template}}
     found, _ = states.load(place, kept)
     model = Trained(jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0])
-    return Run(place, settings, model, list(folder.trace(place)), notes["summary"])
+    shape = tuple(notes["image_shape"]) if notes["image_shape"] else None
+    return Run(place, settings, model, list(folder.trace(place)), notes["summary"], shape)
 
 
 class Session:
@@ -117,6 +127,9 @@ class Session:
         self.monitor = Monitor(key_watch, settings, dataset)
         self.rows = batches.on_device(dataset.train, dataset.levels, dataset.resample)
         self.seconds = self.compile_seconds = 0.0
+        self.state: State
+        self.best: Any = None
+        self.best_loss, self.stale = float("inf"), 0
 
     @classmethod
     def begin(cls, settings: config.Config, dataset: Dataset) -> "Session":
@@ -127,11 +140,14 @@ class Session:
                 f"{len(dataset.train)} rows; lower --batch-size"
             )
         session = cls(settings, dataset)
-        key_init, key_state = jax.random.split(session.key_model)
-        model = registry.model(key_init, settings.model, dataset.visible)
-        session.state = jax.jit(session.algorithm.init)(key_state, model)
-        session.best, session.best_loss, session.stale = model, float("inf"), 0
+        session.state = jax.jit(session._initial)()
         return session
+
+    def _initial(self) -> State:
+        key_init, key_state = jax.random.split(self.key_model)
+        return self.algorithm.init(
+            key_state, registry.model(key_init, self.settings.model, self.dataset.visible)
+        )
 
     def go(self, place: Path, watch: Watcher | None) -> Run:
         """Train to the end, recording into the folder."""
@@ -148,7 +164,9 @@ class Session:
                 break
         return self._finish(place)
 
-    def _epoch(self, advance: Callable[..., Any], epoch: int, totals: Totals, watch: Watcher | None) -> Totals:
+    def _epoch(
+        self, advance: Callable[..., Any], epoch: int, totals: Totals, watch: Watcher | None
+    ) -> Totals:
         order = batches.permutation(self.key_order, epoch, len(self.rows.values))
         for start in range(0, self.per_epoch, self.settings.training.chunk):
             stop = min(start + self.settings.training.chunk, self.per_epoch)
@@ -166,18 +184,28 @@ class Session:
         function = jax.jit(_chunk(self.algorithm, self.settings), donate_argnums=(1, 2))
         order = jnp.zeros(len(self.rows.values), jnp.int32)
         began = time.perf_counter()
-        compiled = function.lower(self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1).compile()
+        compiled = function.lower(
+            self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1
+        ).compile()
         self.compile_seconds = time.perf_counter() - began
         return compiled
 
     def _nothing(self) -> Totals:
-        batch = jax.ShapeDtypeStruct((self.dataset.visible, self.settings.training.batch_size), jnp.zeros(()).dtype)
+        batch = jax.ShapeDtypeStruct(
+            (self.dataset.visible, self.settings.training.batch_size), jnp.zeros(()).dtype
+        )
         _, info = jax.eval_shape(self.algorithm.step, self.key_steps, self.state, batch)
         diagnostics = {name: jnp.zeros((), shape.dtype) for name, shape in info.diagnostics.items()}
-        return Totals(jnp.zeros((), info.value.dtype), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), diagnostics)
+        return Totals(
+            jnp.zeros((), info.value.dtype), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), diagnostics
+        )
 
     def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
-        row = {"epoch": epoch, "step": int(self.state.count), "seconds": round(self.seconds, 3)}
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "step": int(self.state.steps),
+            "seconds": round(self.seconds, 3),
+        }
         row |= _means(totals) | self.monitor.measure(self.state.model)
         self._judge(row["valid_loss"])
         folder.append(place, row)
@@ -206,7 +234,9 @@ class Session:
 
     def _finish(self, place: Path) -> Run:
         run = load(place)
-        save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), self.dataset.image_shape)
+        save_samples(
+            place / "samples.png", run.model.means(64), run.model.sample(64), self.dataset.image_shape
+        )
         return run
 
 
@@ -215,11 +245,17 @@ def _chunk(algorithm: Algorithm, settings: config.Config) -> Callable[..., tuple
     size, coding = settings.training.batch_size, registry.CODINGS[settings.model.coding]
 
     def chunk(
-        key: PRNGKeyArray, state: State, totals: Totals, rows: batches.Rows, order: Array, start: Array, stop: Array
+        key: PRNGKeyArray,
+        state: State,
+        totals: Totals,
+        rows: batches.Rows,
+        order: Array,
+        start: Array,
+        stop: Array,
     ) -> tuple[State, Totals]:
         def body(position: Array, carried: tuple[State, Totals]) -> tuple[State, Totals]:
             state, totals = carried
-            key_draw, key_step = jax.random.split(jax.random.fold_in(key, state.count))
+            key_draw, key_step = jax.random.split(jax.random.fold_in(key, state.steps))
             chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
             on = batches.draw(key_draw, rows, chosen, jnp.zeros(()).dtype)
             state, info = algorithm.step(key_step, state, coding.value(on, on.dtype))
@@ -257,4 +293,6 @@ def _choose_device(name: str) -> None:
         jax.config.update("jax_default_device", jax.devices(name)[0])
     except RuntimeError:
         found = sorted({device.platform for device in jax.devices()})
-        raise InputError(f"training.device: no {name} found here, only {', '.join(found)}; use --device auto") from None
+        raise InputError(
+            f"training.device: no {name} found here, only {', '.join(found)}; use --device auto"
+        ) from None

@@ -1,11 +1,12 @@
 """A trained Helmholtz machine as its user sees it: NumPy in, NumPy out, values in {0,1}."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import generator
 from natgrad.errors import InputError
@@ -23,15 +24,17 @@ class Trained:
 
     def sample(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """Binary rows drawn from the model, [number, visible]."""
-        drawn = helmholtz.dream(generator.key(seed), self.parameters, 1, number)
+        drawn = _dream(generator.key(seed), self.parameters, number)
         return np.asarray(self.parameters.coding.on(drawn.values[0][:, 0]), np.uint8).T
 
     def means(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """The pixel means from which `sample` with the same seed was drawn."""
-        drawn = helmholtz.dream(generator.key(seed), self.parameters, 1, number)
+        drawn = _dream(generator.key(seed), self.parameters, number)
         return np.asarray(jax.nn.sigmoid(drawn.generation[0][:, 0])).T
 
-    def log_likelihood(self, rows: np.ndarray, *, samples: int = 1000, seed: int = 0, memory_mb: float = 64.0) -> Likelihood:
+    def log_likelihood(
+        self, rows: np.ndarray, *, samples: int = 1000, seed: int = 0, memory_mb: float = 64.0
+    ) -> Likelihood:
         """The importance-sampled log-likelihood of rows, in nats."""
         return importance.log_likelihood(
             generator.key(seed), self.parameters, self.coded(rows), samples=samples, memory_mb=memory_mb
@@ -42,7 +45,7 @@ class Trained:
         return np.asarray(exact.log_likelihood(self.parameters, self.coded(rows)))
 
     def posterior(self, rows: np.ndarray, *, samples: int = 100, seed: int = 0) -> list[np.ndarray]:
-        """The posterior mean of every hidden unit, by importance sampling: one array [row, unit] per layer."""
+        """The posterior mean of every hidden unit, importance-sampled: an array [row, unit] per layer."""
         model = self.parameters
         drawn = helmholtz.wake(generator.key(seed), model, self.coded(rows), samples)
         weights = jax.nn.softmax(helmholtz.log_weights(model, drawn), axis=0)  # [nrws eq. 9]
@@ -53,8 +56,15 @@ class Trained:
         rows = np.asarray(rows, np.float64)
         width = self.parameters.sizes[0]
         if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
-            raise InputError(f"expected at least one row of {width} values, got an array of shape {rows.shape}; reshape it")
+            raise InputError(
+                f"expected at least one row of {width} values, got an array of shape {rows.shape}; reshape it"
+            )
         if not np.isfinite(rows).all() or rows.min() < 0 or rows.max() > 1:
             raise InputError(f"expected values in [0, 1], got {rows.min()} to {rows.max()}; rescale the rows")
         values = jnp.asarray(rows.T, self.parameters.prior.dtype)
         return self.parameters.coding.value(values, values.dtype)
+
+
+@partial(jax.jit, static_argnums=2)
+def _dream(key: PRNGKeyArray, model: Helmholtz, number: int) -> helmholtz.Pass:
+    return helmholtz.dream(key, model, 1, number)

@@ -1,0 +1,1 @@
+"""Likelihoods and pictures of a model."""

@@ -5,6 +5,8 @@
 so only neighbouring layers are ever enumerated together: 2^(l_i + l_{i+1}) terms, not 2^(all units).
 """
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +22,7 @@ LARGEST = 24  # two neighbouring layers together
 def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Float[Array, " row"]:
     """log p(x) of every row, exactly; values in the model's coding."""
     hidden = model.sizes[1:]
-    pairs = [low + up for low, up in zip(hidden[:-1], hidden[1:], strict=True)] or [hidden[0]]
+    pairs = [low + up for low, up in pairwise(hidden)] or [hidden[0]]
     if max(pairs) > LARGEST:
         raise InputError(
             f"exact likelihood needs neighbouring hidden layers of at most {LARGEST} units together, "
@@ -38,7 +40,7 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
 def divergence(
     model: Helmholtz, patterns: Array | np.ndarray, probabilities: Array | np.ndarray
 ) -> Float[Array, ""]:
-    """KL(law || p) in nats, for data whose law is known: {0,1} patterns [state, visible] and their probabilities."""
+    """KL(law || p) in nats; the law as {0,1} patterns [state, visible] with their probabilities."""
     on = jnp.asarray(patterns).astype(model.prior.dtype).T
     weight = jnp.asarray(probabilities).astype(model.prior.dtype)
     log_p = log_likelihood(model, model.coding.value(on, on.dtype))

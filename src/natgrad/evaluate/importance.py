@@ -43,14 +43,18 @@ def log_likelihood(
     rows, chunk = _portions(model, total, samples, memory_mb)
     values, errors = [], []
     for start in range(0, total, rows):
-        portion = visible[:, np.arange(start, start + rows) % total]  # the last portion is filled up, then cut
+        portion = visible[
+            :, np.arange(start, start + rows) % total
+        ]  # the last portion is filled up, then cut
         value, error = _estimate(jax.random.fold_in(key, start), model, portion, samples, chunk=chunk)
         values.append(value)
         errors.append(error)
     per_row = np.concatenate([np.asarray(value, np.float64) for value in values])[:total]
     variance = np.concatenate([np.asarray(error, np.float64) for error in errors])[:total]
     se = per_row.std(ddof=1) / np.sqrt(total) if total > 1 else float("nan")
-    return Likelihood(per_row.mean().item(), float(se), float(np.sqrt(variance.sum()) / total), samples, per_row)
+    return Likelihood(
+        per_row.mean().item(), float(se), float(np.sqrt(variance.sum()) / total), samples, per_row
+    )
 
 
 @partial(jax.jit, static_argnames="chunk")
@@ -77,5 +81,3 @@ def _portions(model: Helmholtz, total: int, samples: int, memory_mb: float) -> t
     room = max(1, int(memory_mb * 2**20 / (4 * 4 * sum(model.sizes))))
     rows = min(total, max(1, room // min(samples, 100)), 500)
     return rows, max(1, min(samples, room // rows))
-
-

@@ -41,7 +41,9 @@ class Monitor:
         return row
 
 
-def held_out(dataset: Dataset, values: np.ndarray, *, seed: int, limit: int = 0) -> Float[Array, "visible row"]:
+def held_out(
+    dataset: Dataset, values: np.ndarray, *, seed: int, limit: int = 0
+) -> Float[Array, "visible row"]:
     """Up to `limit` rows (0: all) of a held-out split as {0,1} on the device, chosen by seed."""
     order = np.random.default_rng(seed).permutation(len(values))[: limit or None]
     rows = batches.on_device(values[order], dataset.levels, dataset.resample)

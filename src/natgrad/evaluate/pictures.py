@@ -24,7 +24,9 @@ def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tupl
     shape = shape or (1, means.shape[1])
     columns = max(1, round(np.sqrt(len(means) * shape[0] / shape[1])))
     figure = Figure(figsize=(10, 5.4), dpi=120, layout="constrained")
-    for axes, images, title in zip(figure.subplots(1, 2), (means, samples), ("means", "samples"), strict=True):
+    for axes, images, title in zip(
+        figure.subplots(1, 2), (means, samples), ("means", "samples"), strict=True
+    ):
         axes.imshow(grid(images, shape, columns), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(title)
         axes.set_axis_off()

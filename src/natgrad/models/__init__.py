@@ -1,0 +1,1 @@
+"""The model families: frozen pytrees and pure functions."""

@@ -1,12 +1,14 @@
 """The Helmholtz machine: a prior, generation layers downwards, recognition layers upwards.
 
-    p(x, h) = p(h_L) prod_i p(h_i | h_{i+1})   [nrws eq. 15],      q(h | x) = prod_i q(h_{i+1} | h_i)   [nrws eq. 22]
+    p(x, h) = p(h_L) prod_i p(h_i | h_{i+1})   [nrws eq. 15]
+    q(h | x) = prod_i q(h_{i+1} | h_i)         [nrws eq. 22]
 
 with h_0 = x. Layers are counted from the data upward: `generation[i]` maps layer i+1 to layer i,
 `recognition[i]` maps layer i to layer i+1.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax
@@ -118,8 +120,10 @@ def log_weights(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
     return log_joint(model, drawn) - log_recognition(model, drawn)
 
 
-def _uniforms(key: PRNGKeyArray, sizes: Sequence[int], samples: int, rows: int, dtype: jnp.dtype) -> list[Array]:
+def _uniforms(
+    key: PRNGKeyArray, sizes: Sequence[int], samples: int, rows: int, dtype: jnp.dtype
+) -> list[Array]:
     """Uniform numbers for several layers, from one call: many calls compile slowly."""
     numbers = jax.random.uniform(key, (sum(sizes), samples, rows), dtype)
     edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    return [numbers[start:stop] for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    return [numbers[start:stop] for start, stop in pairwise(edges)]

@@ -1,0 +1,1 @@
+"""What is minimised: value, gradient and the draws behind them."""

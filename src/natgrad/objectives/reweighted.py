@@ -6,7 +6,9 @@ from natgrad.core import Objective
 from natgrad.objectives.phases import Shares, Weights, two_phases
 
 
-def reweighted(samples: int = 10, *, wake_share: float = 0.5, sleep_share: float = 0.5, baseline: bool = True) -> Objective:
+def reweighted(
+    samples: int = 10, *, wake_share: float = 0.5, sleep_share: float = 0.5, baseline: bool = True
+) -> Objective:
     """Wake samples weighted by importance; recognition learns half from them, half from dreams [nrws eq. 33].
 
     The baseline takes 1/S from each q-wake weight. The score's mean is zero, so this changes no

@@ -1,0 +1,1 @@
+"""What a run leaves behind: config, trace, states, environment."""

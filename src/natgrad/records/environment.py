@@ -16,5 +16,5 @@ def describe() -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
-        "x64": bool(jax.config.jax_enable_x64),
+        "x64": jax.numpy.zeros(()).dtype == jax.numpy.float64,
     }

@@ -1,8 +1,8 @@
 """A run folder: the whole truth of a run.
 
-    config.toml        complete and resolved         trace.jsonl    one row per evaluation
-    environment.json   versions, machine, data       state/         parameters and everything else, atomically
-    samples.png        what the model dreams
+config.toml        complete and resolved         trace.jsonl    one row per evaluation
+environment.json   versions, machine, data       state/         parameters and everything else, atomically
+samples.png        what the model dreams
 """
 
 import json
@@ -17,7 +17,7 @@ from natgrad.errors import InputError
 
 
 def create(out: str | Path | None, settings: config.Config) -> Path:
-    """Make the folder for a new run and write its config; by default a fresh `runs/<data>-<method>-<number>`."""
+    """Make the folder of a new run and write its config; by default `runs/<data>-<method>-<number>`."""
     folder = Path(out) if out is not None else _fresh(settings)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"the output folder {folder} is not empty; give another --out or remove it")
@@ -25,7 +25,9 @@ def create(out: str | Path | None, settings: config.Config) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / "config.toml", config.dump(settings))
     except OSError as error:
-        raise InputError(f"cannot write the run to {folder}: {error.strerror}; give a folder you may write") from None
+        raise InputError(
+            f"cannot write the run to {folder}: {error.strerror}; give a folder you may write"
+        ) from None
     return folder
 
 
@@ -33,7 +35,9 @@ def open_run(folder: str | Path) -> tuple[Path, config.Config]:
     """An existing run and its config."""
     path = Path(folder)
     if not (path / "config.toml").is_file():
-        raise InputError(f"{path} is not a run folder (it has no config.toml); give a folder that `natgrad train` wrote")
+        raise InputError(
+            f"{path} is not a run folder (it has no config.toml); give a folder that `natgrad train` wrote"
+        )
     return path, config.resolve({}, path / "config.toml")
 
 

@@ -69,11 +69,14 @@ def _read(manifest: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None
 
 def _fill(template: T, arrays: dict[str, np.ndarray], folder: Path) -> T:
     expected = {
-        name: (leaf.shape, np.dtype(leaf.dtype)) for name, leaf in zip(_names(template), jax.tree.leaves(template), strict=True)
+        name: (leaf.shape, np.dtype(leaf.dtype))
+        for name, leaf in zip(_names(template), jax.tree.leaves(template), strict=True)
     }
     got = {name: (array.shape, array.dtype) for name, array in arrays.items() if name in expected}
     if got != expected:
-        raise InputError(f"the state in {folder} does not fit its config.toml; restore the config that wrote it")
+        raise InputError(
+            f"the state in {folder} does not fit its config.toml; restore the config that wrote it"
+        )
     ordered = [jax.numpy.asarray(arrays[name]) for name in expected]
     return jax.tree.unflatten(jax.tree.structure(template), ordered)
 

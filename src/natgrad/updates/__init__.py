@@ -1,0 +1,1 @@
+"""From a direction to the next model."""

@@ -6,11 +6,11 @@ Plain methods take the gradient itself as direction; natural ones solve with a m
 whose loss or length is not finite is not taken, and says so.
 """
 
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import PRNGKeyArray
 
-import jax
 from natgrad import tree
 from natgrad.core import NON_FINITE, TAKEN, Algorithm, Batch, Direction, Info, Model, Objective, State, finite
 
@@ -25,7 +25,7 @@ def descent(objective: Objective, direction: Direction, optimizer: optax.Gradien
             objective=objective.init(key_objective, model),
             direction=direction.init(key_direction, model),
             optimizer=optimizer.init(model),
-            count=jnp.zeros((), jnp.int32),
+            steps=jnp.zeros((), jnp.int32),
         )
 
     def step(key: PRNGKeyArray, state: State, batch: Batch) -> tuple[State, Info]:
@@ -36,9 +36,12 @@ def descent(objective: Objective, direction: Direction, optimizer: optax.Gradien
         model = optax.apply_updates(state.model, update)
         length = tree.norm(update)
         taken = finite(estimate.value, length)
-        after = State(model, carry, measured, optimized, state.count + 1)
-        kept = state._replace(count=state.count + 1)
-        diagnostics = {"gradient_norm": tree.norm(estimate.gradient), "step_norm": length} | estimate.diagnostics
+        after = State(model, carry, measured, optimized, state.steps + 1)
+        kept = state._replace(steps=state.steps + 1)
+        diagnostics = {
+            "gradient_norm": tree.norm(estimate.gradient),
+            "step_norm": length,
+        } | estimate.diagnostics
         info = Info(estimate.value, jnp.where(taken, TAKEN, NON_FINITE), diagnostics | extra)
         return tree.select(taken, after, kept), info
 

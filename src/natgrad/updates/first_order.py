@@ -33,7 +33,9 @@ OPTIMIZERS: dict[str, Callable[[optax.ScalarOrSchedule, float], optax.GradientTr
 SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
     "constant": lambda rate, steps, final: optax.constant_schedule(rate),
     "cosine": lambda rate, steps, final: optax.cosine_decay_schedule(rate, steps, alpha=final),
-    "exponential": lambda rate, steps, final: optax.exponential_decay(rate, steps, final, end_value=rate * final),
+    "exponential": lambda rate, steps, final: optax.exponential_decay(
+        rate, steps, final, end_value=rate * final
+    ),
     "inverse": lambda rate, steps, final: lambda count: rate / (1 + count * (1 / final - 1) / steps),
     "linear": lambda rate, steps, final: optax.linear_schedule(rate, rate * final, steps),
 }

@@ -1,0 +1,156 @@
+"""The commands, as functions with the flags people use every day; imports inside, so that help is quick."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from natgrad.cli.flags import Flags
+from natgrad.config import resolve
+
+DOTTED: dict[str, Any] = {}
+"""Dotted flags of this call, taken out before the others are parsed."""
+
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print exactly one JSON line on stdout.")]
+Quiet = Annotated[bool, Parameter(negative="", help="No progress.")]
+
+
+def train(
+    config: Path | None = None,
+    *,
+    flags: Annotated[Flags, Parameter(name="*")] | None = None,
+    out: Path | None = None,
+    quiet: Quiet = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
+) -> None:
+    """Train a model and write its run folder; with no argument, a Helmholtz machine on embedded digits.
+
+    Every other setting is a dotted flag, for example --objective.baseline false; --dry-run shows them all.
+
+    Parameters
+    ----------
+    config
+        A TOML file of settings, for example RUN/config.toml to repeat a run.
+    out
+        The run folder; by default a fresh one under runs/.
+    dry_run
+        Print the resolved config and stop.
+    """
+    settings = resolve((flags or Flags()).given() | DOTTED, config)
+    if dry_run:
+        return _show_config(settings, json=json)
+    from natgrad.cli.progress import Progress
+    from natgrad.train import run_config
+
+    with Progress(quiet=quiet) as watch:
+        run = run_config(settings, out=out, watch=watch)
+    return _print(run.summary, json=json, title=f"trained {run.folder}")
+
+
+def evaluate(
+    run: Path,
+    *,
+    samples: int = 1000,
+    rows: int = 0,
+    seed: int = 0,
+    memory_mb: float = 256.0,
+    json: Json = False,
+) -> None:
+    """Measure the log-likelihood of a run's model on its test set.
+
+    Parameters
+    ----------
+    run
+        A run folder.
+    samples
+        Importance samples per row.
+    rows
+        How many test rows, chosen at random by the split's seed (0: all).
+    seed
+        Decides the samples.
+    memory_mb
+        Memory for the samples held at a time.
+    """
+    from natgrad.measure import evaluate_run
+
+    return _print(
+        evaluate_run(run, samples=samples, rows=rows, seed=seed, memory_mb=memory_mb),
+        json=json,
+        title=str(run),
+    )
+
+
+def sample(
+    run: Path, *, number: int = 64, seed: int = 0, out: Path | None = None, json: Json = False
+) -> None:
+    """Draw from a run's model: a PNG grid of pixel means and of binary samples.
+
+    Parameters
+    ----------
+    run
+        A run folder.
+    number
+        How many.
+    seed
+        Decides the samples.
+    out
+        The picture; by default samples.png in the run folder.
+    """
+    from natgrad.measure import sample_run
+
+    return _print(sample_run(run, number=number, seed=seed, out=out), json=json, title=str(run))
+
+
+def data_list(*, json: Json = False) -> None:
+    """List the data sets, and where they are."""
+    from natgrad.cli.data import list_sets
+
+    sets = list_sets()
+    _print({"sets": sets}, json=json, title="data sets", show=_table_of_sets)
+
+
+def data_get(name: str, *, json: Json = False) -> None:
+    """Make sure that a data set's files are here, downloading them where that is possible."""
+    from natgrad.cli.data import get
+
+    _print(get(name), json=json, title=name)
+
+
+def data_check(name: str, *, json: Json = False) -> None:
+    """Check a data set's files against their checksums, and read it."""
+    from natgrad.cli.data import check
+
+    _print(check(name), json=json, title=name)
+
+
+def _show_config(settings: Any, *, json: bool) -> None:
+    from natgrad.config import dump
+
+    if json:
+        _print(settings.model_dump(mode="json"), json=True, title="")
+    else:
+        print(dump(settings), end="")
+
+
+def _print(
+    result: dict[str, Any], *, json: bool, title: str, show: Callable[[dict[str, Any]], None] | None = None
+) -> None:
+    """One JSON line for machines, a table for people."""
+    if json:
+        from natgrad.records.folder import json_line
+
+        print(json_line(result))
+    else:
+        from natgrad.cli.tables import facts
+
+        (show or facts(title))(result)
+    sys.stdout.flush()
+
+
+def _table_of_sets(result: dict[str, Any]) -> None:
+    from natgrad.cli.tables import rows
+
+    rows(result["sets"])

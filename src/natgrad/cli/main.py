@@ -1,0 +1,84 @@
+"""The `natgrad` command: arguments in, one table or one JSON line out, exit codes that mean something.
+
+Exit codes: 0 done; 2 something the user can correct (one sentence, no traceback); 130 and 143 after
+a signal; 1 anything else. Everything heavy is imported inside the commands.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App, CycloptsError
+
+import natgrad
+from natgrad.cli import commands
+from natgrad.cli.dotted import take_dotted
+from natgrad.errors import InputError
+
+app = App(
+    name="natgrad",
+    help="Natural gradients for probabilistic models: train, evaluate and look at Helmholtz machines.",
+    version=natgrad.__version__,
+    result_action="return_value",
+)
+app.command(commands.train)
+app.command(commands.evaluate)
+app.command(commands.sample)
+data = App(name="data", help="List, fetch and check data sets.")
+data.command(commands.data_list, name="list")
+data.command(commands.data_get, name="get")
+data.command(commands.data_check, name="check")
+app.command(data)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    sys.exit(_guarded(lambda: _run(tokens), json="--json" in tokens))
+
+
+def _run(tokens: list[str]) -> None:
+    dotted, plain = take_dotted(tokens)
+    commands.DOTTED.clear()
+    commands.DOTTED.update(dotted)
+    try:
+        app(plain, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        raise InputError(_sentence(error)) from None
+
+
+def _guarded(action: Callable[[], None], *, json: bool) -> int:
+    try:
+        action()
+    except InputError as error:
+        _complain(str(error), json=json)
+        return 2
+    except KeyboardInterrupt:
+        _complain("interrupted", json=json)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _complain(message: str, *, json: bool) -> None:
+    if json:
+        from natgrad.records.folder import json_line
+
+        print(json_line({"error": message}))
+    print(f"natgrad: {message}", file=sys.stderr)
+
+
+def _sentence(error: Any) -> str:
+    text = " ".join(str(error).split())
+    return f"{text} Try `natgrad --help`."
+
+
+def _cache() -> Path:
+    if chosen := os.environ.get("NATGRAD_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "natgrad"

@@ -1,0 +1,53 @@
+"""Progress for people, on stderr: epoch, loss, likelihood, seconds, time left."""
+
+from types import TracebackType
+from typing import Any
+
+from rich import progress
+from rich.console import Console
+
+
+class Progress:
+    """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = Console(stderr=True)
+        self.lines = not quiet
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TaskProgressColumn(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("eta"),
+            progress.TimeRemainingColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self.console = self.bar.console
+        self.task = self.bar.add_task("compiling", total=None)
+
+    def __enter__(self) -> "Progress":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def advanced(self, steps: int, total: int, loss: float) -> None:
+        """Move the bar."""
+        self.bar.update(self.task, completed=steps, total=total, description=f"loss {loss:.3f}")
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """Print the row's figures."""
+        if not self.lines:
+            return
+        loss = "      -" if row["train_loss"] is None else f"{row['train_loss']:7.3f}"
+        exact = f"  KL {row['kl']:.4f}" if "kl" in row else ""
+        refused = f"  {row['steps_refused']} steps refused (not finite)" if row.get("steps_refused") else ""
+        self.console.print(
+            f"epoch {row['epoch']:4d}  train loss {loss}  valid loss {row['valid_loss']:7.3f}  "
+            f"test LL {row['test_ll']:8.3f}  {row['seconds']:7.1f} s{exact}{refused}",
+            highlight=False,
+        )

@@ -1,0 +1,41 @@
+"""Tables for people, on stdout."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def facts(title: str) -> Callable[[dict[str, Any]], None]:
+    """A printer of one record: a name and a value per line."""
+
+    def show(record: dict[str, Any]) -> None:
+        table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+        for name, value in record.items():
+            table.add_row(f"[dim]{name}[/dim]", _text(value))
+        Console(soft_wrap=True).print(table)
+
+    return show
+
+
+def rows(records: list[dict[str, Any]]) -> None:
+    """Print records of the same kind, one per line."""
+    table = Table(box=None, pad_edge=False)
+    for name in records[0]:
+        table.add_column(name, no_wrap=name == "name")
+    for record in records:
+        table.add_row(*(_text(value) for value in record.values()))
+    Console().print(table)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return " x ".join(_text(inner) for inner in value)
+    return str(value)
