@@ -44,7 +44,7 @@ def divergence(
     on = jnp.asarray(patterns).astype(model.prior.dtype).T
     weight = jnp.asarray(probabilities).astype(model.prior.dtype)
     log_p = log_likelihood(model, model.coding.value(on, on.dtype))
-    return jnp.sum(weight * (jnp.log(weight) - log_p))
+    return jnp.sum(jax.scipy.special.xlogy(weight, weight) - weight * log_p)
 
 
 def states(units: int) -> Float[Array, "unit state"]:

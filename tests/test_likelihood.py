@@ -1,0 +1,181 @@
+"""Likelihoods against enumeration: exact ones to rounding, sampled ones within their own errors."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cases
+import oracles
+from cases import CODINGS, SIZES
+from natgrad.errors import InputError
+from natgrad.evaluate import exact, importance
+from natgrad.models.bernoulli import SIGNED, Layer
+from natgrad.models.helmholtz import Helmholtz
+
+exact_log_likelihood = jax.jit(exact.log_likelihood)
+
+
+@cache
+def machine(sizes=(4, 3, 2), coding=SIGNED):
+    """Recognition near enough to the posterior for well-behaved weights, far enough to matter."""
+    return cases.machine(sizes, coding, spread=0.4)
+
+
+def zeros(*sizes):
+    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    down = tuple(Layer(jnp.zeros((low, up)), jnp.zeros(low)) for low, up in pairs)
+    up = tuple(Layer(jnp.zeros((up, low)), jnp.zeros(up)) for low, up in pairs)
+    return Helmholtz(jnp.zeros(sizes[-1]), down, up)
+
+
+@cache
+def enumerated(sizes, coding):
+    m = oracles.numpy_model(machine(sizes, coding))
+    return np.array([oracles.log_likelihood(m, x) for x in oracles.all_states(sizes[0])])
+
+
+def every_row(model):
+    """All visible states as the model codes them, and their exact log-likelihoods."""
+    on = jnp.asarray(np.array(oracles.all_states(model.sizes[0])).T)
+    return model.coding.value(on, jnp.float64), enumerated(model.sizes, model.coding)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_exact_equals_the_sum_over_all_states(coding, sizes):
+    model = machine(SIZES[sizes], CODINGS[coding])
+    visible, expected = every_row(model)
+    got = np.asarray(exact_log_likelihood(model, visible))
+    np.testing.assert_allclose(got, expected, atol=1e-10, rtol=0)
+    assert np.exp(got).sum() == pytest.approx(1.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_divergence_is_the_sum_over_the_law(coding):
+    model = machine(coding=CODINGS[coding])
+    m = oracles.numpy_model(model)
+    patterns = np.array([[0, 0, 1, 1], [1, 0, 1, 0], [1, 1, 1, 1]], np.uint8)
+    law = np.array([0.5, 0.3, 0.2])
+    terms = [p * (np.log(p) - oracles.log_likelihood(m, x)) for p, x in zip(law, patterns, strict=True)]
+    assert float(exact.divergence(model, patterns, law)) == pytest.approx(sum(terms), abs=1e-10)
+
+
+def test_divergence_from_the_model_itself_is_zero():
+    model = machine()
+    states = np.array(oracles.all_states(4), np.uint8)
+    law = np.exp(np.asarray(exact_log_likelihood(model, every_row(model)[0])))
+    assert float(exact.divergence(model, states, law)) == pytest.approx(0.0, abs=1e-10)
+
+
+def test_patterns_of_no_probability_count_nothing():
+    model = machine()
+    patterns = np.array([[0, 0, 1, 1], [1, 0, 1, 0], [1, 1, 1, 1]], np.uint8)
+    whole = exact.divergence(model, patterns[:2], np.array([0.6, 0.4]))
+    assert float(exact.divergence(model, patterns, np.array([0.6, 0.4, 0.0]))) == pytest.approx(float(whole))
+
+
+@pytest.mark.parametrize(("sizes", "units"), [((4, 20, 5), 25), ((4, 25), 25), ((4, 2, 13, 12), 25)])
+def test_machines_too_large_to_enumerate_are_refused(sizes, units):
+    model = zeros(*sizes)
+    with pytest.raises(InputError, match=f"at most 24 units together, got {units}; use the importance"):
+        exact.log_likelihood(model, jnp.ones((4, 1)))
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_sampled_mean_is_within_its_error(coding, sizes):
+    model = machine(SIZES[sizes], CODINGS[coding])
+    visible, expected = every_row(model)
+    got = importance.log_likelihood(jax.random.key(3), model, visible, samples=5000)
+    assert abs(got.mean - expected.mean()) < 5 * got.mc_se
+    assert got.mc_se < 0.02
+    np.testing.assert_allclose(got.rows, expected, atol=0.3)
+
+
+@pytest.mark.parametrize("samples", [1, 7, 1000, 1001])
+@pytest.mark.parametrize("memory_mb", [1e-9, 0.002, 64.0])
+def test_chunks_change_nothing_about_correctness(samples, memory_mb):
+    """Any number of samples in any portions: E[mean of weights] = p(x), averaged over many keys."""
+    model = machine((3, 2))
+    visible, expected = every_row(model)
+    repeats = max(4, 4000 // samples) if memory_mb > 1e-6 else 4
+    estimates = [
+        importance.log_likelihood(key, model, visible, samples=samples, memory_mb=memory_mb).rows
+        for key in jax.random.split(jax.random.key(5), min(repeats, 40))
+    ]
+    relative = np.exp(np.array(estimates) - expected).ravel()
+    error = weight_spread(model, visible) / np.sqrt(samples * relative.size)
+    assert abs(relative.mean() - 1) < 5 * error
+
+
+def weight_spread(model, visible):
+    """The root mean square, over rows, of the standard deviation of w / p(x), by enumeration."""
+    m = oracles.numpy_model(model)
+    variances = []
+    for x in np.asarray(model.coding.on(visible)).T:
+        log_p, hidden = oracles.log_likelihood(m, x), oracles.hidden_states(m)
+        joint = [(oracles.log_joint(m, [x, *h]), oracles.log_recognition(m, [x, *h])) for h in hidden]
+        variances.append(sum(np.exp(2 * (p - log_p) - q) for p, q in joint) - 1)
+    return np.sqrt(np.mean(variances))
+
+
+def test_every_chunk_draws_anew():
+    """Many chunks must gain as much precision as one: the error falls with all samples, not one chunk's."""
+    model = machine((3, 2))
+    visible, expected = every_row(model)
+    small = importance._portions(model, 8, 4096, 0.0005)[1]
+    assert small < 64
+    got = importance.log_likelihood(jax.random.key(0), model, visible, samples=4096, memory_mb=0.0005)
+    assert np.abs(got.rows - expected).max() < 5 * weight_spread(model, visible) * 2 / np.sqrt(4096)
+
+
+def test_portions_keep_to_the_memory():
+    model = zeros(50, 20, 10)
+    for memory in (0.01, 0.1, 1.0, 10.0):
+        for samples in (1, 10, 5000):
+            rows, chunk = importance._portions(model, 10_000, samples, memory)
+            assert rows * chunk * 4 * 4 * 80 <= memory * 2**20
+            assert 1 <= chunk <= samples
+            assert rows >= 1
+
+
+def test_rows_are_kept_in_order_across_portions():
+    model = machine((3, 2))
+    visible, expected = every_row(model)
+    many = jnp.tile(visible, (1, 70))[:, :501]
+    got = importance.log_likelihood(jax.random.key(2), model, many, samples=10_000)
+    assert got.rows.shape == (501,)
+    np.testing.assert_allclose(got.rows, np.tile(expected, 70)[:501], atol=0.3)
+
+
+def test_se_is_the_error_over_rows():
+    model = machine((3, 2))
+    visible, _ = every_row(model)
+    got = importance.log_likelihood(jax.random.key(2), model, visible, samples=50)
+    assert got.se == pytest.approx(got.rows.std(ddof=1) / np.sqrt(8))
+    assert got.mean == pytest.approx(got.rows.mean())
+    assert got.samples == 50
+    alone = importance.log_likelihood(jax.random.key(2), model, visible[:, :1], samples=50)
+    assert np.isnan(alone.se)
+
+
+def test_mc_se_is_the_spread_over_seeds():
+    model = machine()
+    visible, _ = every_row(model)
+    runs = [
+        importance.log_likelihood(key, model, visible, samples=300)
+        for key in jax.random.split(jax.random.key(8), 200)
+    ]
+    spread = np.std([run.mean for run in runs], ddof=1)
+    claimed = np.sqrt(np.mean([run.mc_se**2 for run in runs]))
+    assert claimed / spread == pytest.approx(1.0, abs=0.15)
+
+
+def test_one_sample_has_no_sampling_error_to_tell():
+    """The delta method sees no spread in a single weight: the figure is 0, never NaN."""
+    model = machine((3, 2))
+    visible, _ = every_row(model)
+    assert importance.log_likelihood(jax.random.key(2), model, visible, samples=1).mc_se == 0.0
