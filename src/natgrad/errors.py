@@ -7,18 +7,25 @@ prints it without a traceback and exits with code 2.
 import difflib
 from collections.abc import Iterable
 
+FEW = 10  # names that are all listed; of more, only the nearest
+
 
 class InputError(ValueError):
     """Something the user gave is wrong and the user can put it right."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that is not in a registry, with the nearest one that is.
+    """The error for a name that is not in a registry, with the nearest that are.
 
     >>> str(unknown("method", "rsw", ["ws", "rws"]))
     "unknown method 'rsw'; did you mean 'rws'? (known: rws, ws)"
+    >>> str(unknown("method", "adam", ["ws", "rws"]))
+    "unknown method 'adam'; known are rws, ws"
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return InputError(f"unknown {kind} {name!r}{hint} (known: {', '.join(names)})")
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if not near:
+        return InputError(f"unknown {kind} {name!r}; known are {', '.join(names)}")
+    if len(names) > FEW:
+        return InputError(f"unknown {kind} {name!r}; did you mean {' or '.join(map(repr, near))}?")
+    return InputError(f"unknown {kind} {name!r}; did you mean {near[0]!r}? (known: {', '.join(names)})")

@@ -5,6 +5,7 @@ from typing import Any
 
 from natgrad import generator
 from natgrad.data import load as load_data
+from natgrad.errors import InputError
 from natgrad.evaluate import exact, importance
 from natgrad.evaluate.monitor import SMALL, held_out
 from natgrad.evaluate.pictures import save_samples
@@ -15,6 +16,8 @@ def evaluate_run(
     run: str | Path, *, samples: int = 1000, rows: int = 0, seed: int = 0, memory_mb: float = 256.0
 ) -> dict[str, Any]:
     """The test log-likelihood of a run's model, with its two errors; the exact KL where the law is known."""
+    if rows < 0:
+        raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
     data = found.config.data
     dataset = load_data(

@@ -24,12 +24,12 @@ class Trained:
 
     def sample(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """Binary rows drawn from the model, [number, visible]."""
-        drawn = _dream(generator.key(seed), self.parameters, number)
+        drawn = self._drawn(number, seed)
         return np.asarray(self.parameters.coding.on(drawn.values[0][:, 0]), np.uint8).T
 
     def means(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """The pixel means from which `sample` with the same seed was drawn."""
-        drawn = _dream(generator.key(seed), self.parameters, number)
+        drawn = self._drawn(number, seed)
         return np.asarray(jax.nn.sigmoid(drawn.generation[0][:, 0])).T
 
     def log_likelihood(
@@ -46,10 +46,17 @@ class Trained:
 
     def posterior(self, rows: np.ndarray, *, samples: int = 100, seed: int = 0) -> list[np.ndarray]:
         """The posterior mean of every hidden unit, importance-sampled: an array [row, unit] per layer."""
+        if samples < 1:
+            raise InputError(f"samples: expected at least 1, got {samples}")
         model = self.parameters
         drawn = helmholtz.wake(generator.key(seed), model, self.coded(rows), samples)
         weights = jax.nn.softmax(helmholtz.log_weights(model, drawn), axis=0)  # [nrws eq. 9]
         return [np.asarray((weights * model.coding.on(value)).sum(axis=1)).T for value in drawn.values[1:]]
+
+    def _drawn(self, number: int, seed: int) -> helmholtz.Pass:
+        if number < 1:
+            raise InputError(f"number: expected at least 1 sample, got {number}")
+        return _dream(generator.key(seed), self.parameters, number)
 
     def coded(self, rows: np.ndarray) -> Float[Array, "visible row"]:
         """Rows in [0, 1] as the model takes them: coded, units-major."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from natgrad.cli.dotted import whole
 from natgrad.cli.flags import Flags
 from natgrad.config import resolve
 
@@ -14,6 +15,7 @@ DOTTED: dict[str, Any] = {}
 """Dotted flags of this call, taken out before the others are parsed."""
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print exactly one JSON line on stdout.")]
+Number = Annotated[int, Parameter(converter=whole)]
 Quiet = Annotated[bool, Parameter(negative="", help="No progress.")]
 
 
@@ -53,9 +55,9 @@ def train(
 def evaluate(
     run: Path,
     *,
-    samples: int = 1000,
-    rows: int = 0,
-    seed: int = 0,
+    samples: Number = 1000,
+    rows: Number = 0,
+    seed: Number = 0,
     memory_mb: float = 256.0,
     json: Json = False,
 ) -> None:
@@ -84,7 +86,7 @@ def evaluate(
 
 
 def sample(
-    run: Path, *, number: int = 64, seed: int = 0, out: Path | None = None, json: Json = False
+    run: Path, *, number: Number = 64, seed: Number = 0, out: Path | None = None, json: Json = False
 ) -> None:
     """Draw from a run's model: a PNG grid of pixel means and of binary samples.
 

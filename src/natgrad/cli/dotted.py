@@ -31,6 +31,16 @@ def take_dotted(tokens: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     return dotted, rest
 
 
+def whole(kind: Any, tokens: Sequence[Any]) -> int:
+    """A whole number from a flag's text: 1.5 is a mistake, not a 2."""
+    del kind
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {text!r}") from None
+
+
 def literal(text: str) -> Any:
     """A value as TOML reads it, a comma-separated list of such values, or the text itself.
 

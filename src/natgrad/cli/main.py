@@ -6,6 +6,7 @@ a signal; 1 anything else. Everything heavy is imported inside the commands.
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,10 @@ def _guarded(action: Callable[[], None], *, json: bool) -> int:
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        traceback.print_exc()
+        _complain(f"{type(error).__name__}: {error}", json=json)
+        return 1
     return 0
 
 
@@ -75,7 +80,7 @@ def _complain(message: str, *, json: bool) -> None:
 
 def _sentence(error: Any) -> str:
     text = " ".join(str(error).split())
-    return f"{text} Try `natgrad --help`."
+    return f"{text}{'' if text.endswith(('.', '?')) else '.'} Try `natgrad --help`."
 
 
 def _cache() -> Path:

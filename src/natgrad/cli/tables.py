@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -11,9 +12,9 @@ def facts(title: str) -> Callable[[dict[str, Any]], None]:
     """A printer of one record: a name and a value per line."""
 
     def show(record: dict[str, Any]) -> None:
-        table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+        table = Table(title=escape(title), title_justify="left", show_header=False, box=None, pad_edge=False)
         for name, value in record.items():
-            table.add_row(f"[dim]{name}[/dim]", _text(value))
+            table.add_row(f"[dim]{name}[/dim]", escape(_text(value)))
         Console(soft_wrap=True).print(table)
 
     return show
@@ -25,7 +26,7 @@ def rows(records: list[dict[str, Any]]) -> None:
     for name in records[0]:
         table.add_column(name, no_wrap=name == "name")
     for record in records:
-        table.add_row(*(_text(value) for value in record.values()))
+        table.add_row(*(escape(_text(value)) for value in record.values()))
     Console().print(table)
 
 

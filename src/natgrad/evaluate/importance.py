@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from natgrad.errors import InputError
 from natgrad.models import helmholtz
 from natgrad.models.helmholtz import Helmholtz
 
@@ -39,6 +40,10 @@ def log_likelihood(
     key: PRNGKeyArray, model: Helmholtz, visible: Visible, *, samples: int, memory_mb: float = 64.0
 ) -> Likelihood:
     """The likelihood of rows in the model's coding, [visible, row], within about `memory_mb` of memory."""
+    if samples < 1:
+        raise InputError(f"samples: expected at least 1, got {samples}")
+    if not memory_mb > 0:
+        raise InputError(f"memory_mb: expected a number greater than 0, got {memory_mb}")
     total = visible.shape[1]
     rows, chunk = _portions(model, total, samples, memory_mb)
     values, errors = [], []

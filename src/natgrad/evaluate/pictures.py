@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
+from natgrad.errors import InputError
+
 
 def grid(images: Float[np.ndarray, "image pixel"], shape: tuple[int, int], columns: int) -> np.ndarray:
     """Images in rows of `columns`, one pixel apart, as one array of grey values in [0, 1]."""
@@ -31,5 +33,11 @@ def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tupl
         axes.set_title(title)
         axes.set_axis_off()
     temporary = path.with_name(f".{path.name}.tmp")
-    figure.savefig(temporary, format="png")
-    temporary.replace(path)
+    try:
+        figure.savefig(temporary, format="png")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(
+            f"cannot write the picture {path}: {error.strerror}; give a file you may write"
+        ) from None

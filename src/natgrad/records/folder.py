@@ -8,6 +8,7 @@ samples.png        what the model dreams
 import json
 import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from natgrad.errors import InputError
 def create(out: str | Path | None, settings: config.Config) -> Path:
     """Make the folder of a new run and write its config; by default `runs/<data>-<method>-<number>`."""
     folder = Path(out) if out is not None else _fresh(settings)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"the output folder {folder} is not empty; give another --out or remove it")
     try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise InputError(f"the output folder {folder} is not empty; give another --out or remove it")
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / "config.toml", config.dump(settings))
     except OSError as error:
@@ -29,6 +30,12 @@ def create(out: str | Path | None, settings: config.Config) -> Path:
             f"cannot write the run to {folder}: {error.strerror}; give a folder you may write"
         ) from None
     return folder
+
+
+def discard_unrecorded(folder: Path) -> None:
+    """Remove a run that failed before its first record: there is nothing in it to keep."""
+    if not (folder / "trace.jsonl").exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def open_run(folder: str | Path) -> tuple[Path, config.Config]:
@@ -58,11 +65,15 @@ def append(folder: Path, row: Mapping[str, Any]) -> None:
 
 
 def trace(folder: Path) -> Iterator[dict[str, Any]]:
-    """The rows of the trace."""
+    """The rows of the trace; a last line cut off by a kill is left out."""
     path = folder / "trace.jsonl"
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
             yield json.loads(line)
+        except ValueError:
+            if number < len(lines):
+                raise InputError(f"line {number} of {path} is damaged; remove that line") from None
 
 
 def json_line(value: Any) -> str:

@@ -73,9 +73,16 @@ def _fill(template: T, arrays: dict[str, np.ndarray], folder: Path) -> T:
         for name, leaf in zip(_names(template), jax.tree.leaves(template), strict=True)
     }
     got = {name: (array.shape, array.dtype) for name, array in arrays.items() if name in expected}
-    if got != expected:
+    if {name: shape for name, (shape, _) in got.items()} != {
+        name: shape for name, (shape, _) in expected.items()
+    }:
         raise InputError(
             f"the state in {folder} does not fit its config.toml; restore the config that wrote it"
+        )
+    if wrong := [name for name in expected if got[name] != expected[name]]:
+        raise InputError(
+            f"the state in {folder} holds {got[wrong[0]][1]} where {expected[wrong[0]][1]} is used now; "
+            "set JAX_ENABLE_X64 as it was in training"
         )
     ordered = [jax.numpy.asarray(arrays[name]) for name in expected]
     return jax.tree.unflatten(jax.tree.structure(template), ordered)
