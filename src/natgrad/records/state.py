@@ -25,7 +25,7 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
 
     place = folder / "state"
     place.mkdir(exist_ok=True)
-    blob = serialise({name: np.ascontiguousarray(array) for name, array in named(state).items()})
+    blob = serialise({name: np.asarray(array, order="C") for name, array in named(state).items()})
     stem = f"{step:010d}"
     temporary = place / f".{stem}.tmp"
     temporary.write_bytes(blob)

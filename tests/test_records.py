@@ -1,0 +1,197 @@
+"""Run folders: written whole, read back exactly, and honest about damage."""
+
+import json
+from collections import namedtuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from natgrad import config
+from natgrad.errors import InputError
+from natgrad.records import environment, folder
+from natgrad.records import state as states
+
+Pair = namedtuple("Pair", "weight count")
+
+
+def example(value=1.0):
+    return Pair({"a": jnp.full((2, 3), value), "b": (jnp.arange(3.0).reshape(3, 1).T, ())}, jnp.int32(7))
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def files(run):
+    return sorted(path.name for path in (run / "state").iterdir())
+
+
+def test_a_state_comes_back_bit_for_bit(tmp_path):
+    state = example(1 / 3)
+    states.save(tmp_path, 12, state, {"visible": 4, "loss": None})
+    found, notes = states.load(tmp_path, jax.eval_shape(lambda: state))
+    assert jax.tree.structure(found) == jax.tree.structure(state)
+    for got, expected in zip(leaves(found), leaves(state), strict=True):
+        np.testing.assert_array_equal(got, expected)
+        assert got.dtype == expected.dtype
+    assert notes == {"visible": 4, "loss": None}
+
+
+def test_names_say_the_place():
+    assert set(states.named(example())) == {"weight.a", "weight.b.0", "count"}
+
+
+def test_the_last_two_are_kept_and_nothing_else(tmp_path):
+    for step in (0, 5, 10, 999_999_999):
+        states.save(tmp_path, step, example(step), {})
+    stems = ["0000000010", "0999999999"]
+    assert files(tmp_path) == [f"{stem}.{kind}" for stem in stems for kind in ("json", "safetensors")]
+    assert float(states.load(tmp_path, example())[0].weight["a"][0, 0]) == 999_999_999
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def flip(path):
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(bytes(raw))
+
+
+DAMAGE = {
+    "truncated arrays": ("safetensors", truncate),
+    "flipped bit": ("safetensors", flip),
+    "no arrays": ("safetensors", lambda path: path.unlink()),
+    "truncated manifest": ("json", truncate),
+    "empty manifest": ("json", lambda path: path.write_text("")),
+    "other manifest": ("json", lambda path: path.write_text("[1]")),
+    "no manifest": ("json", lambda path: path.unlink()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_newest_state_gives_way_to_the_one_before(tmp_path, damage):
+    states.save(tmp_path, 1, example(1.0), {"step": 1})
+    states.save(tmp_path, 2, example(2.0), {"step": 2})
+    kind, harm = DAMAGE[damage]
+    harm(tmp_path / "state" / f"0000000002.{kind}")
+    found, notes = states.load(tmp_path, example())
+    assert (float(found.weight["a"][0, 0]), notes) == (1.0, {"step": 1})
+
+
+def test_no_good_state_is_said(tmp_path):
+    with pytest.raises(InputError, match="holds no readable state; train it again, or restore its state/"):
+        states.load(tmp_path, example())
+    states.save(tmp_path, 1, example(), {})
+    flip(tmp_path / "state" / "0000000001.safetensors")
+    with pytest.raises(InputError, match="holds no readable state"):
+        states.load(tmp_path, example())
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        Pair({"a": jnp.zeros((2, 4)), "b": (jnp.zeros((1, 3)), ())}, jnp.int32(0)),
+        Pair({"a": jnp.zeros((2, 3)), "c": jnp.zeros(1)}, jnp.int32(0)),
+    ],
+    ids=["shape", "name"],
+)
+def test_a_state_that_does_not_fit_is_said(tmp_path, template):
+    states.save(tmp_path, 1, example(), {})
+    with pytest.raises(InputError, match=r"the state in .* does not fit its config.toml; restore the config"):
+        states.load(tmp_path, template)
+
+
+def test_a_state_of_another_precision_is_said(tmp_path):
+    states.save(tmp_path, 1, {"a": jnp.zeros(2, jnp.float64)}, {})
+    with pytest.raises(InputError, match="holds float64 where float32 is used now; set JAX_ENABLE_X64"):
+        states.load(tmp_path, {"a": jnp.zeros(2, jnp.float32)})
+
+
+def test_a_part_of_a_state_can_be_loaded_alone(tmp_path):
+    states.save(tmp_path, 1, example(3.0), {})
+    found, _ = states.load(tmp_path, {"weight": {"a": jnp.zeros((2, 3))}})
+    assert float(found["weight"]["a"][1, 2]) == 3.0
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    folder.write(tmp_path / "a.txt", "old")
+    monkeypatch.setattr(folder.os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        folder.write(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_writing_leaves_no_temporary_file(tmp_path):
+    folder.write(tmp_path / "a.txt", "new")
+    states.save(tmp_path, 1, example(), {})
+    assert not [path for path in tmp_path.rglob("*") if "tmp" in path.name]
+
+
+def test_lines_are_strict_json():
+    row = {"nan": float("nan"), "inf": [float("inf"), 1.5], "deep": {"x": (-float("inf"), None, True)}}
+    assert json.loads(folder.json_line(row)) == {
+        "nan": None,
+        "inf": [None, 1.5],
+        "deep": {"x": [None, None, True]},
+    }
+    assert "\n" not in folder.json_line({"text": "a\nb"})
+
+
+def test_the_trace_comes_back_without_an_unfinished_line(tmp_path):
+    assert list(folder.trace(tmp_path)) == []
+    for epoch in range(3):
+        folder.append(tmp_path, {"epoch": epoch, "loss": float("nan")})
+    with (tmp_path / "trace.jsonl").open("a") as stream:
+        stream.write('{"epoch": 3, "lo')
+    assert list(folder.trace(tmp_path)) == [{"epoch": epoch, "loss": None} for epoch in range(3)]
+    (tmp_path / "trace.jsonl").write_text('{"epoch": 0}\n{"epo\n{"epoch": 2}\n')
+    with pytest.raises(InputError, match=r"line 2 of .*trace.jsonl is damaged; remove that line"):
+        list(folder.trace(tmp_path))
+
+
+def test_folders_are_fresh_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = config.resolve({"data": "some/own.npy", "method": "ws"})
+    made = [str(folder.create(None, settings)) for _ in range(3)]
+    assert made == ["runs/own-ws-1", "runs/own-ws-2", "runs/own-ws-3"]
+    assert folder.open_run(made[1])[1] == settings
+
+
+def test_folders_that_cannot_be_used_are_said(tmp_path):
+    settings = config.resolve({})
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        InputError, match=r"the output folder .* is not empty; give another --out or remove it"
+    ):
+        folder.create(tmp_path, settings)
+    for place in (tmp_path / "file", tmp_path / "file" / "run", "/proc/natgrad/run"):
+        with pytest.raises(InputError, match=r"cannot write the run to .*: .*; give a folder you may write"):
+            folder.create(place, settings)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
+    assert folder.create(tmp_path / "empty", settings) == tmp_path / "empty"
+
+
+def test_only_unrecorded_runs_are_discarded(tmp_path):
+    settings = config.resolve({})
+    kept, lost = (folder.create(tmp_path / name, settings) for name in ("kept", "lost"))
+    folder.append(kept, {"epoch": 0})
+    for run in (kept, lost):
+        folder.discard_unrecorded(run)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_other_folders_are_no_runs(tmp_path):
+    for place in (tmp_path, tmp_path / "none"):
+        with pytest.raises(InputError, match=r"is not a run folder \(it has no config.toml\); give a folder"):
+            folder.open_run(place)
+
+
+def test_the_environment_is_json():
+    facts = json.loads(folder.json_line(environment.describe()))
+    assert {"python", "natgrad", "jax", "numpy"} <= set(facts["versions"])
+    assert facts["x64"] is True
