@@ -5,6 +5,7 @@ on the command line and from Python; everything has a dotted name, which is its 
 file. `resolve` puts the layers together: defaults, the method's own defaults, a file, settings.
 """
 
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 
 from natgrad.errors import InputError, unknown
 
-Method = Literal["ws", "rws"]
+Method = Literal["ws", "rws", "bihm", "nws", "nrws", "dnrws", "nbihm"]
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam", "nadam", "rmsprop"]
 Schedule = Literal["constant", "cosine", "exponential", "inverse", "linear"]
 Share = Field(ge=0)
@@ -50,6 +51,23 @@ class Objective(_Section):
     baseline: bool = True
     wake_share: float = Field(0.5, ge=0)
     sleep_share: float = Field(0.5, ge=0)
+
+
+class Metric(_Section):
+    """The Fisher metric of the natural methods: its samples, its damping, its solver."""
+
+    generation: Literal["dreams", "wake", "reference", "none"] = "dreams"
+    recognition: Literal["dreams", "wake", "none"] = "dreams"
+    rows: int = Field(0, ge=0)
+    damping: PositiveFloat = 0.2
+    final_damping: PositiveFloat | None = None
+    relative: bool = False
+    solver: Literal["auto", "direct", "dual", "cg", "diagonal"] = "auto"
+    iterations: PositiveInt = 4
+    refresh: PositiveInt = 1
+    average: float = Field(0.0, ge=0, lt=1)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    kl_radius: float = Field(0.0, ge=0)
 
 
 class Optimizer(_Section):
@@ -91,6 +109,7 @@ class Config(_Section):
     data: Data = Data()
     model: Model = Model()
     objective: Objective = Objective()
+    metric: Metric = Metric()
     optimizer: Optimizer = Optimizer()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
@@ -103,6 +122,9 @@ SHORT = {
     "layers": "model.layers",
     "coding": "model.coding",
     "samples": "objective.samples",
+    "damping": "metric.damping",
+    "refresh": "metric.refresh",
+    "solver": "metric.solver",
     "optimizer": "optimizer.name",
     "learning_rate": "optimizer.learning_rate",
     "epochs": "training.epochs",
@@ -112,6 +134,24 @@ SHORT = {
 }
 
 OPTIMIZER_RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
+
+
+EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a name",
+    "tuple_type": "a list of whole numbers",
+    "missing": "two whole numbers, height and width",
+    "too_long": "two whole numbers, height and width",
+    "too_short": "at least one whole number",
+    "model_type": "a section of settings",
+}
+"""What a validation error's type means to a user."""
 
 
 def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Config:
@@ -158,7 +198,7 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
             raise InputError(f"{dotted}: {section!r} is a single value here, not a section; see --dry-run")
-    tree[last] = value
+    tree[last] = os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _default_rate(tree: dict[str, Any]) -> None:
@@ -172,13 +212,20 @@ def _explain(error: ValidationError) -> InputError:
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
     if first["type"] == "extra_forbidden":
-        return unknown("setting", key, _dotted_names())
+        inner = next(iter(first["input"]), "") if isinstance(first["input"], dict) else ""
+        return unknown("setting", f"{key}.{inner}".rstrip("."), [*_dotted_names(), *SHORT])
     if first["type"] == "literal_error":
         known = [name.strip(" '") for name in first["ctx"]["expected"].replace(" or ", ",").split(",")]
         return unknown(key.removesuffix(".name"), str(first["input"]), known)
-    expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    expected = expected[0].lower() + expected[1:]
-    return InputError(f"{key}: expected {expected}, got {first['input']!r}")
+    return InputError(f"{key}: expected {_expected(first)}, got {first['input']!r}")
+
+
+def _expected(error: Any) -> str:
+    """What a value should have been, in words that follow "expected"."""
+    message = error["msg"].removeprefix("Input should be ").split(", unable")[0]
+    if message.startswith(("greater", "less")):
+        return f"a number {message}"
+    return EXPECTED.get(error["type"], message[0].lower() + message[1:])
 
 
 def _dotted_names() -> list[str]:

@@ -39,10 +39,14 @@ class Objective(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """How a gradient is measured: from an estimate to a direction of descent (metric, then solve)."""
+    """How a gradient is measured: from an estimate to a direction of descent (metric, then solve).
 
-    init: Callable[[PRNGKeyArray, Model], Carry]
-    apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], tuple[Model, Carry, dict[str, Array]]]
+    `init` sees an estimate of which only the shapes count. `apply` also returns evidence: whatever
+    `diagnose` needs to describe the direction, at no cost where nobody asks.
+    """
+
+    init: Callable[[PRNGKeyArray, Model, Estimate], Carry]
+    apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], tuple[Model, Carry, Any]]
 
 
 class State(NamedTuple):
@@ -56,17 +60,21 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a reader wants of one step. `result` indexes `RESULTS`."""
+    """What a reader may want of one step. `result` indexes `RESULTS`."""
 
     value: Float[Array, ""]
     result: Int[Array, ""]
     diagnostics: dict[str, Float[Array, ""]]
+    gradient: Model
+    direction: Model
+    update: Model
+    evidence: Any
 
 
 class Algorithm(NamedTuple):
-    """A training method: `init` once, `step` for every batch."""
+    """A training method: `init` once (a batch gives the shapes), `step` for every batch."""
 
-    init: Callable[[PRNGKeyArray, Model], State]
+    init: Callable[[PRNGKeyArray, Model, Batch], State]
     step: Callable[[PRNGKeyArray, State, Batch], tuple[State, Info]]
 
 
@@ -93,15 +101,13 @@ def stateless(estimate: Callable[[PRNGKeyArray, Model, Batch], Estimate]) -> Obj
 def steepest() -> Direction:
     """The Euclidean direction: the gradient itself."""
 
-    def init(key: PRNGKeyArray, model: Model) -> Carry:
-        del key, model
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Carry:
+        del key, model, estimate
         return ()
 
-    def apply(
-        key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate
-    ) -> tuple[Model, Carry, dict[str, Array]]:
+    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> tuple[Model, Carry, Any]:
         del key, model
-        return estimate.gradient, carry, {}
+        return estimate.gradient, carry, ()
 
     return Direction(init, apply)
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import config, generator, registry
-from natgrad.core import TAKEN, Algorithm, Info, State
+from natgrad.chunk import Totals, chunk, nothing
+from natgrad.core import State
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -35,15 +35,6 @@ class Watcher(Protocol):
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """A row was added to the trace."""
-
-
-class Totals(NamedTuple):
-    """Sums over the steps since the last evaluation."""
-
-    value: Float[Array, ""]
-    taken: Int[Array, ""]
-    failed: Int[Array, ""]
-    diagnostics: dict[str, Float[Array, ""]]
 
 
 class Saved(NamedTuple):
@@ -99,7 +90,11 @@ def run_config(
     place = folder.create(out, settings)
     facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
     folder.write(place / "environment.json", folder.json_line(facts) + "\n")
-    return session.go(place, watch)
+    try:
+        return session.go(place, watch)
+    except BaseException:
+        folder.discard_unrecorded(place)
+        raise
 
 
 def load(run: str | Path) -> Run:
@@ -126,6 +121,9 @@ class Session:
         self.algorithm = registry.algorithm(settings, self.total)
         self.monitor = Monitor(key_watch, settings, dataset)
         self.rows = batches.on_device(dataset.train, dataset.levels, dataset.resample)
+        self.batch = jax.ShapeDtypeStruct(
+            (dataset.visible, settings.training.batch_size), jnp.zeros(()).dtype
+        )
         self.seconds = self.compile_seconds = 0.0
         self.state: State
         self.best: Any = None
@@ -145,9 +143,8 @@ class Session:
 
     def _initial(self) -> State:
         key_init, key_state = jax.random.split(self.key_model)
-        return self.algorithm.init(
-            key_state, registry.model(key_init, self.settings.model, self.dataset.visible)
-        )
+        model = registry.model(key_init, self.settings.model, self.dataset.visible)
+        return self.algorithm.init(key_state, model, self.batch)
 
     def go(self, place: Path, watch: Watcher | None) -> Run:
         """Train to the end, recording into the folder."""
@@ -181,7 +178,10 @@ class Session:
 
     def _compile(self) -> Callable[..., Any]:
         """The chunk of steps, compiled ahead so that its time is known apart."""
-        function = jax.jit(_chunk(self.algorithm, self.settings), donate_argnums=(1, 2))
+        coding = registry.CODINGS[self.settings.model.coding]
+        function = jax.jit(
+            chunk(self.algorithm, self.settings.training.batch_size, coding), donate_argnums=(1, 2)
+        )
         order = jnp.zeros(len(self.rows.values), jnp.int32)
         began = time.perf_counter()
         compiled = function.lower(
@@ -191,14 +191,7 @@ class Session:
         return compiled
 
     def _nothing(self) -> Totals:
-        batch = jax.ShapeDtypeStruct(
-            (self.dataset.visible, self.settings.training.batch_size), jnp.zeros(()).dtype
-        )
-        _, info = jax.eval_shape(self.algorithm.step, self.key_steps, self.state, batch)
-        diagnostics = {name: jnp.zeros((), shape.dtype) for name, shape in info.diagnostics.items()}
-        return Totals(
-            jnp.zeros((), info.value.dtype), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32), diagnostics
-        )
+        return nothing(self.algorithm, self.key_steps, self.state, self.batch)
 
     def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
         row: dict[str, Any] = {
@@ -206,7 +199,9 @@ class Session:
             "step": int(self.state.steps),
             "seconds": round(self.seconds, 3),
         }
-        row |= _means(totals) | self.monitor.measure(self.state.model)
+        row |= ({"train_loss": None} if totals is None else totals.means()) | self.monitor.measure(
+            self.state.model
+        )
         self._judge(row["valid_loss"])
         folder.append(place, row)
         summary = self._summary(place, row)
@@ -217,7 +212,7 @@ class Session:
             watch.evaluated(row)
 
     def _judge(self, loss: float) -> None:
-        if loss < self.best_loss:
+        if self.best is None or loss < self.best_loss:
             self.best, self.best_loss, self.stale = jax.tree.map(jnp.copy, self.state.model), loss, 0
         else:
             self.stale += 1
@@ -238,52 +233,6 @@ class Session:
             place / "samples.png", run.model.means(64), run.model.sample(64), self.dataset.image_shape
         )
         return run
-
-
-def _chunk(algorithm: Algorithm, settings: config.Config) -> Callable[..., tuple[State, Totals]]:
-    """A function that takes steps `start` to `stop` of an epoch."""
-    size, coding = settings.training.batch_size, registry.CODINGS[settings.model.coding]
-
-    def chunk(
-        key: PRNGKeyArray,
-        state: State,
-        totals: Totals,
-        rows: batches.Rows,
-        order: Array,
-        start: Array,
-        stop: Array,
-    ) -> tuple[State, Totals]:
-        def body(position: Array, carried: tuple[State, Totals]) -> tuple[State, Totals]:
-            state, totals = carried
-            key_draw, key_step = jax.random.split(jax.random.fold_in(key, state.steps))
-            chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-            on = batches.draw(key_draw, rows, chosen, jnp.zeros(()).dtype)
-            state, info = algorithm.step(key_step, state, coding.value(on, on.dtype))
-            return state, _add(totals, info)
-
-        return jax.lax.fori_loop(start, stop, body, (state, totals))
-
-    return chunk
-
-
-def _add(totals: Totals, info: Info) -> Totals:
-    taken = info.result == TAKEN
-    value, diagnostics = jax.tree.map(lambda x: jnp.where(taken, x, 0), (info.value, info.diagnostics))
-    return Totals(
-        totals.value + value,
-        totals.taken + taken,
-        totals.failed + ~taken,
-        {name: totals.diagnostics[name] + diagnostics[name] for name in diagnostics},
-    )
-
-
-def _means(totals: Totals | None) -> dict[str, Any]:
-    if totals is None:
-        return {"train_loss": None}
-    count = max(int(totals.taken), 1)
-    means = {name: float(value) / count for name, value in totals.diagnostics.items()}
-    loss = float(totals.value) / count if int(totals.taken) else None
-    return {"train_loss": loss, "steps_refused": int(totals.failed)} | means
 
 
 def _choose_device(name: str) -> None:

@@ -42,9 +42,29 @@ def scale(factor: Any, tree: T) -> T:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
 
 
+def add(left: T, right: T) -> T:
+    """The sum, leaf by leaf."""
+    return jax.tree.map(jnp.add, left, right)
+
+
+def subtract(left: T, right: T) -> T:
+    """The difference, leaf by leaf."""
+    return jax.tree.map(jnp.subtract, left, right)
+
+
 def select(condition: Any, yes: T, no: T) -> T:
     """`yes` where the scalar condition holds, otherwise `no`, leaf by leaf."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def zeros(tree: T) -> T:
+    """A tree of zeros with the shapes of another, which may hold shapes only."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree)
+
+
+def blend(decay: Any, old: T, new: T) -> T:
+    """decay * old + (1 - decay) * new, leaf by leaf."""
+    return jax.tree.map(lambda a, b: decay * a + (1 - decay) * b, old, new)
 
 
 def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:

@@ -32,10 +32,13 @@ class Monitor:
     def measure(self, model: Helmholtz) -> dict[str, Any]:
         """One row's worth of measurements."""
         coded = lambda rows: model.coding.value(rows, model.prior.dtype)  # noqa: E731
-        samples, test_samples = self.settings.objective.samples, self.settings.evaluation.test_samples
-        valid = importance.log_likelihood(self.key, model, coded(self.valid), samples=samples)
-        test = importance.log_likelihood(self.key, model, coded(self.test), samples=test_samples)
-        row = {"valid_loss": -valid.mean, "test_ll": test.mean, "test_ll_se": test.se, "mc_se": test.mc_se}
+        few, many = self.settings.objective.samples, self.settings.evaluation.test_samples
+        valid = coded(self.valid)
+        loss = -importance.log_likelihood(self.key, model, valid, samples=few).mean
+        valid_ll = importance.log_likelihood(self.key, model, valid, samples=many).mean
+        test = importance.log_likelihood(self.key, model, coded(self.test), samples=many)
+        row = {"valid_loss": loss, "valid_ll": valid_ll}
+        row |= {"test_ll": test.mean, "test_ll_se": test.se, "mc_se": test.mc_se}
         if self.law is not None and sum(model.sizes[1:]) <= SMALL:
             row["kl"] = float(_divergence(model, self.law.patterns, self.law.probabilities))
         return row

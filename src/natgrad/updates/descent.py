@@ -18,12 +18,14 @@ from natgrad.core import NON_FINITE, TAKEN, Algorithm, Batch, Direction, Info, M
 def descent(objective: Objective, direction: Direction, optimizer: optax.GradientTransformation) -> Algorithm:
     """Compose an objective, a direction and an optax optimiser into a training method."""
 
-    def init(key: PRNGKeyArray, model: Model) -> State:
+    def init(key: PRNGKeyArray, model: Model, batch: Batch) -> State:
         key_objective, key_direction = jax.random.split(key)
+        carry = objective.init(key_objective, model)
+        estimate, _ = jax.eval_shape(objective.estimate, key_objective, carry, model, batch)
         return State(
             model=model,
-            objective=objective.init(key_objective, model),
-            direction=direction.init(key_direction, model),
+            objective=carry,
+            direction=direction.init(key_direction, model, estimate),
             optimizer=optimizer.init(model),
             steps=jnp.zeros((), jnp.int32),
         )
@@ -31,18 +33,14 @@ def descent(objective: Objective, direction: Direction, optimizer: optax.Gradien
     def step(key: PRNGKeyArray, state: State, batch: Batch) -> tuple[State, Info]:
         key_estimate, key_direction = jax.random.split(key)
         estimate, carry = objective.estimate(key_estimate, state.objective, state.model, batch)
-        move, measured, extra = direction.apply(key_direction, state.direction, state.model, estimate)
+        move, measured, evidence = direction.apply(key_direction, state.direction, state.model, estimate)
         update, optimized = optimizer.update(move, state.optimizer, state.model)
         model = optax.apply_updates(state.model, update)
-        length = tree.norm(update)
-        taken = finite(estimate.value, length)
+        taken = finite(estimate.value, tree.vdot(update, update))
         after = State(model, carry, measured, optimized, state.steps + 1)
         kept = state._replace(steps=state.steps + 1)
-        diagnostics = {
-            "gradient_norm": tree.norm(estimate.gradient),
-            "step_norm": length,
-        } | estimate.diagnostics
-        info = Info(estimate.value, jnp.where(taken, TAKEN, NON_FINITE), diagnostics | extra)
+        result = jnp.where(taken, TAKEN, NON_FINITE)
+        info = Info(estimate.value, result, estimate.diagnostics, estimate.gradient, move, update, evidence)
         return tree.select(taken, after, kept), info
 
     return Algorithm(init, step)

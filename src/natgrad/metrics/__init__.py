@@ -1,0 +1,1 @@
+"""The Fisher metric as an operator, one small block per unit."""

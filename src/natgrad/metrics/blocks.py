@@ -1,0 +1,103 @@
+"""A layer's Fisher as an operator: one block per unit, never stored unless asked for.
+
+    F_j = sum_r curvature_jr u_r u_r^T,     u_r = (inputs_r, 1)          [nrws eq. 25-28]
+
+The units of a layer share the inputs and differ only in the curvature p (1 - p) of every row,
+times the row's weight. A metric knows nothing of damping or of solvers.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natgrad.models.bernoulli import Layer
+from natgrad.tree import pytree
+
+
+@pytree
+class UnitBlocks:
+    """The blocks of a layer's units, as the rows they are made of."""
+
+    inputs: Float[Array, "in row"]
+    curvature: Float[Array, "out row"]
+
+    @property
+    def size(self) -> int:
+        """The side of a block: inputs and bias."""
+        return self.inputs.shape[0] + 1
+
+    def responses(self, vector: Layer) -> Float[Array, "out row"]:
+        """What a change of the parameters does to every logit: u_r . v_j."""
+        return vector.weight @ self.inputs + vector.bias[:, None]
+
+    def gather(self, rows: Float[Array, "out row"]) -> Layer:
+        """The transpose of `responses`: sum over rows of rows_jr u_r."""
+        return Layer(rows @ self.inputs.T, rows.sum(axis=1))
+
+    def mv(self, vector: Layer) -> Layer:
+        """F v for every unit."""
+        return self.gather(self.curvature * self.responses(vector))
+
+    def dense(self) -> Float[Array, "out side side"]:
+        """Every block as a matrix, the bias last."""
+        ones = jnp.ones_like(self.inputs[:1])
+        rows = jnp.concatenate([self.inputs, ones])
+        return jnp.einsum("jr,ir,kr->jik", self.curvature, rows, rows)
+
+    def diagonal(self) -> Layer:
+        """The diagonals of all blocks. In {-1,+1} coding all entries of a unit are equal."""
+        return Layer(self.curvature @ (self.inputs**2).T, self.curvature.sum(axis=1))
+
+    def trace(self) -> Float[Array, " out"]:
+        """The trace of every block."""
+        return self.curvature @ ((self.inputs**2).sum(axis=0) + 1)
+
+
+@pytree
+class DenseBlocks:
+    """The blocks of a layer as matrices, for averages over steps and as an oracle."""
+
+    matrix: Float[Array, "out side side"]
+
+    @property
+    def size(self) -> int:
+        """The side of a block: inputs and bias."""
+        return self.matrix.shape[-1]
+
+    def mv(self, vector: Layer) -> Layer:
+        """F v for every unit."""
+        return split(jnp.einsum("jik,jk->ji", self.matrix, join(vector)))
+
+    def dense(self) -> Float[Array, "out side side"]:
+        """Every block as a matrix."""
+        return self.matrix
+
+    def diagonal(self) -> Layer:
+        """The diagonals of all blocks."""
+        return split(jnp.diagonal(self.matrix, axis1=1, axis2=2))
+
+    def trace(self) -> Float[Array, " out"]:
+        """The trace of every block."""
+        return jnp.trace(self.matrix, axis1=1, axis2=2)
+
+
+Blocks = UnitBlocks | DenseBlocks
+
+
+def join(layer: Layer) -> Float[Array, "out side"]:
+    """Weights and bias of every unit as one vector, the bias last."""
+    return jnp.concatenate([layer.weight, layer.bias[:, None]], axis=1)
+
+
+def split(vectors: Float[Array, "out side"]) -> Layer:
+    """The inverse of `join`."""
+    return Layer(vectors[:, :-1], vectors[:, -1])
+
+
+def dot(left: Layer, right: Layer) -> Float[Array, " out"]:
+    """The inner product, unit by unit."""
+    return (left.weight * right.weight).sum(axis=1) + left.bias * right.bias
+
+
+def scaled(factor: Float[Array, " out"], layer: Layer) -> Layer:
+    """Every unit times its own number."""
+    return Layer(factor[:, None] * layer.weight, factor * layer.bias)

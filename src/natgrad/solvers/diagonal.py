@@ -1,0 +1,21 @@
+"""Only the diagonal of every block [nrws eq. 35-36]; in {-1,+1} coding just a step size per unit."""
+
+import jax
+
+from natgrad.metrics.blocks import Blocks
+from natgrad.models.bernoulli import Layer
+from natgrad.solvers.contract import Damping, Solution, Solver
+
+
+def diagonal() -> Solver:
+    """Divide by damping + diagonal."""
+    return Solver("diagonal", False, _prepare, _solve)
+
+
+def _prepare(blocks: Blocks, damping: Damping) -> Layer:
+    found = blocks.diagonal()
+    return Layer(1 / (damping[:, None] + found.weight), 1 / (damping + found.bias))
+
+
+def _solve(factor: Layer, gradient: Layer) -> Solution:
+    return Solution(jax.tree.map(lambda inverse, g: inverse * g, factor, gradient), 0)

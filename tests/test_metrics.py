@@ -1,0 +1,265 @@
+"""The blocks against the full Fisher by enumeration."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import oracles
+from cases import CODINGS, machine
+from natgrad.metrics import per_unit
+from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, dot, join, split
+from natgrad.models import helmholtz
+from natgrad.models.helmholtz import Pass
+from natgrad.objectives.phases import Phases
+from natgrad.objectives.reweighted import normalised, reweighted
+
+SIZES = {"two": (3, 2, 2), "three": (2, 2, 2, 1)}
+
+
+def enumerated(model):
+    """A pass over *all* states of the machine as its samples, and their probabilities under p."""
+    states = np.array(
+        [[int(bit) for bit in np.binary_repr(n, sum(model.sizes))] for n in range(2 ** sum(model.sizes))]
+    )
+    edges = np.cumsum([0, *model.sizes])
+    on = [states[:, a:b].T[:, :, None] for a, b in itertools.pairwise(edges)]
+    values = tuple(model.coding.value(jnp.asarray(part), jnp.float64) for part in on)
+    from natgrad.models import bernoulli
+
+    generation = (
+        *(bernoulli.logits(layer, value) for layer, value in zip(model.generation, values[1:], strict=True)),
+        model.prior[:, None, None],
+    )
+    recognition = tuple(
+        bernoulli.logits(layer, value) for layer, value in zip(model.recognition, values[:-1], strict=True)
+    )
+    drawn = Pass(values, generation, recognition)
+    return drawn, np.exp(np.asarray(helmholtz.log_joint(model, drawn)))
+
+
+def exact_blocks(model, drawn, weights, network):
+    """The library's blocks when every state is a row of its exact weight."""
+    phases = Phases(drawn, jnp.asarray(weights), drawn)
+    if network == "generation":
+        return per_unit._blocks(drawn.values[1:], drawn.generation[:-1], phases.weights, None)
+    return per_unit._blocks(drawn.values[:-1], drawn.recognition, phases.weights, None)
+
+
+def full_fisher(m, weights, score):
+    """E[score score^T] over all states, a dense matrix over all parameters of a network."""
+    total = 0.0
+    size = sum(m["sizes"])
+    for number, weight in enumerate(np.ravel(weights)):
+        bits = np.array([int(bit) for bit in np.binary_repr(number, size)], float)
+        edges = np.cumsum([0, *m["sizes"]])
+        layers = [bits[a:b] for a, b in itertools.pairwise(edges)]
+        vector = score(layers)
+        total = total + weight * np.outer(vector, vector)
+    return total
+
+
+def assemble(blocks):
+    """Blocks of several layers on the diagonal of one matrix; per unit: weights, then bias."""
+    pieces = [np.asarray(block) for layer in blocks for block in layer.dense()]
+    size = sum(len(piece) for piece in pieces)
+    out, at = np.zeros((size, size)), 0
+    for piece in pieces:
+        out[at : at + len(piece), at : at + len(piece)] = piece
+        at += len(piece)
+    return out
+
+
+def per_unit_vector(parts):
+    """Scores ordered unit by unit, weights then bias."""
+    return np.concatenate([np.column_stack([weight, bias]).ravel() for weight, bias in parts])
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_generation_blocks_are_the_full_fisher(coding, sizes):
+    """The Fisher of log p(x, h) by enumeration has exactly these blocks and zeros elsewhere."""
+    model = machine(SIZES[sizes], CODINGS[coding])
+    m = oracles.numpy_model(model)
+    drawn, weights = enumerated(model)
+    full = full_fisher(
+        m,
+        weights,
+        lambda layers: np.concatenate(
+            [oracles.generation_score(m, layers)[0], per_unit_vector(oracles.generation_score(m, layers)[1])]
+        ),
+    )
+    top = len(m["prior"])
+    expected = np.zeros_like(full)
+    expected[:top, :top] = np.diag(np.asarray(per_unit._curvature(model.prior)))
+    expected[top:, top:] = assemble(exact_blocks(model, drawn, weights, "generation"))
+    np.testing.assert_allclose(full, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_recognition_blocks_are_the_full_fisher(coding, sizes):
+    """The same for q(h | x) p_data(x), with a made-up data law."""
+    model = machine(SIZES[sizes], CODINGS[coding])
+    m = oracles.numpy_model(model)
+    drawn, _ = enumerated(model)
+    law = np.random.default_rng(0).dirichlet(np.ones(2 ** model.sizes[0]))
+    hidden = 2 ** sum(model.sizes[1:])
+    weights = np.exp(np.asarray(helmholtz.log_recognition(model, drawn))) * np.repeat(law, hidden)[:, None]
+    assert weights.sum() == pytest.approx(1)
+    full = full_fisher(m, weights, lambda layers: per_unit_vector(oracles.recognition_score(m, layers)))
+    np.testing.assert_allclose(full, assemble(exact_blocks(model, drawn, weights, "recognition")), atol=1e-10)
+
+
+def sampled(coding="signed", sizes=(4, 3, 2), samples=6, rows=5):
+    model = machine(sizes, CODINGS[coding])
+    on = jax.random.bernoulli(jax.random.key(3), 0.5, (model.sizes[0], rows))
+    batch = model.coding.value(on, jnp.float64)
+    estimate, _ = reweighted(samples).estimate(jax.random.key(4), (), model, batch)
+    return model, estimate.samples
+
+
+def loop_block(inputs, logits, weights, layer, unit):
+    """Eq. 25: one row after the other."""
+    total = 0.0
+    for s in range(weights.shape[0]):
+        for r in range(weights.shape[1]):
+            pick = lambda a: np.asarray(a)[:, min(s, a.shape[1] - 1), r]  # noqa: B023, E731
+            p = oracles.sigmoid(pick(logits[layer])[unit])
+            u = np.append(pick(inputs[layer]), 1.0)
+            total = total + weights[s, r] * p * (1 - p) * np.outer(u, u)
+    return total
+
+
+SOURCES = {
+    "dreams p": (lambda m, d: per_unit.generation_from_dreams(m, d)[1], "dreams", "generation", "even"),
+    "wake p": (lambda m, d: per_unit.generation_from_wake(m, d)[1], "wake", "generation", "weighted"),
+    "published p": (
+        lambda m, d: per_unit.generation_as_published(m, d)[1],
+        "dreams",
+        "generation",
+        "published",
+    ),
+    "wake q": (per_unit.recognition_from_wake, "wake", "recognition", "even"),
+    "dreams q": (per_unit.recognition_from_dreams, "dreams", "recognition", "even"),
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_sources_equal_loops(coding, source):
+    make, which, network, kind = SOURCES[source]
+    model, drawn = sampled(coding)
+    found = make(model, drawn)
+    passed = getattr(drawn, which)
+    w = np.asarray(drawn.weights)
+    weights = {"even": np.full_like(w, 1 / w.size), "weighted": w / w.shape[1], "published": w / w.size}[kind]
+    inputs = passed.values[1:] if network == "generation" else passed.values[:-1]
+    logits = getattr(passed, network)
+    for layer, blocks in enumerate(found):
+        for unit, block in enumerate(blocks.dense()):
+            np.testing.assert_allclose(block, loop_block(inputs, logits, weights, layer, unit), atol=1e-12)
+
+
+def test_first_recognition_layer_has_one_row_per_datum():
+    model, drawn = sampled()
+    assert per_unit.recognition_from_wake(model, drawn)[0].inputs.shape == (4, 5)
+
+
+def test_published_metric_is_smaller_by_the_number_of_samples():
+    """Its row weights sum to 1/S instead of one."""
+    model, drawn = sampled()
+    assert float((drawn.weights / drawn.weights.size).sum()) == pytest.approx(1 / 6)
+    prior, _ = per_unit.generation_as_published(model, drawn)
+    np.testing.assert_allclose(prior * 6, per_unit.generation_from_dreams(model, drawn)[0])
+
+
+def test_limit_keeps_the_total_weight():
+    model, drawn = sampled()
+    for make in (per_unit.recognition_from_dreams, per_unit.recognition_from_wake):
+        for full, part in zip(make(model, drawn), make(model, drawn, 4), strict=True):
+            assert part.inputs.shape[1] == min(4, full.inputs.shape[1])
+    _, weighted = per_unit.generation_from_wake(model, drawn, 7)
+    flat = np.asarray(drawn.weights).reshape(-1)[:7]
+    assert weighted[0].curvature.shape[1] == 7
+    probabilities = jax.nn.sigmoid(drawn.wake.generation[0].reshape(4, -1)[:, :7])
+    np.testing.assert_allclose(
+        weighted[0].curvature, flat / flat.sum() * probabilities * (1 - probabilities), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kind", ["rows", "dense"])
+def test_operator_contract(kind):
+    """mv, dense, diagonal and trace speak of the same symmetric positive semi-definite matrices."""
+    model, drawn = sampled()
+    for blocks in per_unit.recognition_from_dreams(model, drawn):
+        operator = blocks if kind == "rows" else DenseBlocks(blocks.dense())
+        matrices = np.asarray(blocks.dense())
+        vector = split(jax.random.normal(jax.random.key(0), matrices.shape[:2]))
+        expected = np.einsum("jik,jk->ji", matrices, join(vector))
+        np.testing.assert_allclose(join(operator.mv(vector)), expected, atol=1e-12)
+        np.testing.assert_allclose(
+            join(operator.diagonal()), np.diagonal(matrices, axis1=1, axis2=2), atol=1e-12
+        )
+        np.testing.assert_allclose(operator.trace(), np.trace(matrices, axis1=1, axis2=2), atol=1e-12)
+        assert np.linalg.eigvalsh(matrices).min() > -1e-12
+        assert operator.size == matrices.shape[-1]
+        np.testing.assert_allclose(dot(vector, vector), (join(vector) ** 2).sum(axis=1))
+
+
+def test_signed_diagonal_is_the_same_for_all_weights_of_a_unit():
+    """So that the diagonal method only rescales the step of every unit."""
+    model, drawn = sampled("signed")
+    for blocks in per_unit.generation_from_dreams(model, drawn)[1]:
+        found = np.asarray(join(blocks.diagonal()))
+        np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape))
+
+
+def test_averaged_metric_is_the_exponential_average():
+    model, drawn = sampled()
+    metric = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_from_wake)
+    mean = per_unit.averaged(metric, 0.75)
+    carry = mean.init(model, drawn)
+    other = drawn._replace(dreams=helmholtz.dream(jax.random.key(9), model, 6, 5))
+    one, carry = mean.measure(carry, model, drawn)
+    two, _ = mean.measure(carry, model, other)
+    first = metric.measure((), model, drawn)[0].generation[0].dense()
+    second = metric.measure((), model, other)[0].generation[0].dense()
+    np.testing.assert_allclose(one.generation[0].matrix, first, atol=1e-12)
+    np.testing.assert_allclose(two.generation[0].matrix, 0.75 * first + 0.25 * second, atol=1e-12)
+
+
+def test_dream_fisher_is_unbiased():
+    """The mean of the dream estimate is the exact block."""
+    model = machine((3, 2, 2))
+    drawn, weights = enumerated(model)
+    exact = exact_blocks(model, drawn, weights, "generation")
+
+    def estimate(key):
+        dreams = helmholtz.dream(key, model, 2, 4)
+        phases = Phases(dreams, jnp.full((2, 4), 0.5), dreams)
+        return tuple(blocks.dense() for blocks in per_unit.generation_from_dreams(model, phases)[1])
+
+    found = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 3000))
+    for many, block in zip(found, exact, strict=True):
+        error = np.asarray(many.std(axis=0)) / np.sqrt(3000)
+        assert (np.abs(many.mean(axis=0) - block.dense()) <= 5 * error + 1e-12).all()
+
+
+def test_fisher_mv_covers_the_whole_machine():
+    model, drawn = sampled()
+    metric = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_plain)
+    fisher, _ = metric.measure((), model, drawn)
+    image = fisher.mv(model)
+    np.testing.assert_allclose(image.prior, per_unit._curvature(model.prior) * model.prior)
+    np.testing.assert_allclose(image.recognition[0].weight, model.recognition[0].weight)
+    np.testing.assert_allclose(join(image.generation[1]), join(fisher.generation[1].mv(model.generation[1])))
+
+
+def test_weights_of_a_fisher_sum_to_one():
+    model, drawn = sampled()
+    np.testing.assert_allclose(normalised(helmholtz.log_weights(model, drawn.wake)).sum(axis=0), 1)
+    inputs, ones = jnp.ones((1, 3)), jnp.full((2, 3), 1 / 3)
+    assert float(UnitBlocks(inputs, ones).trace()[0]) == pytest.approx(2.0)

@@ -1,0 +1,144 @@
+"""Every solver against the dense float64 solve."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
+from natgrad.solvers.choice import always, automatic
+from natgrad.solvers.diagonal import diagonal
+from natgrad.solvers.direct import direct
+from natgrad.solvers.dual import dual
+from natgrad.solvers.krylov import conjugate_gradient
+
+pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait for ever
+
+
+def problem(inputs=9, units=4, rows=20, dtype=jnp.float64, seed=0, signed=True):
+    """Blocks with a strong mean input, as real layers have, and a gradient."""
+    keys = jax.random.split(jax.random.key(seed), 4)
+    chance = jax.random.uniform(keys[0], (inputs, 1), jnp.float64)
+    on = jax.random.uniform(keys[1], (inputs, rows), jnp.float64) < chance**2
+    values = jnp.where(on, 1.0, -1.0 if signed else 0.0)
+    curvature = jax.random.uniform(keys[2], (units, rows), jnp.float64) / (4 * rows)
+    gradient = split(jax.random.normal(keys[3], (units, inputs + 1), jnp.float64))
+    cast = lambda tree: jax.tree.map(lambda leaf: leaf.astype(dtype), tree)  # noqa: E731
+    return cast(UnitBlocks(values, curvature)), cast(gradient)
+
+
+def dense_solve(blocks, gradient, damping):
+    matrices = np.asarray(blocks.dense(), np.float64) + damping * np.eye(blocks.size)
+    return np.linalg.solve(matrices, np.asarray(join(gradient), np.float64)[..., None])[..., 0]
+
+
+def run(solver, blocks, gradient, damping):
+    factor = solver.prepare(blocks, jnp.full(blocks.curvature.shape[:1], damping, gradient.bias.dtype))
+    return solver.solve(factor, gradient)
+
+
+EXACT = {"direct": direct(), "dual": dual(), "cg": conjugate_gradient(40)}
+SHAPES = {"wide": {"rows": 6}, "square": {"rows": 10}, "tall": {"rows": 50}}
+
+
+@pytest.mark.parametrize("solver", EXACT)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("damping", [0.05, 0.2, 2.0])
+def test_exact_in_float64(solver, shape, damping):
+    blocks, gradient = problem(**SHAPES[shape])
+    found = run(EXACT[solver], blocks, gradient, damping)
+    expected = dense_solve(blocks, gradient, damping)
+    np.testing.assert_allclose(join(found.value), expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("solver", ["direct", "dual"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_close_in_float32(solver, shape):
+    blocks, gradient = problem(**SHAPES[shape], dtype=jnp.float32)
+    found = np.asarray(join(run(EXACT[solver], blocks, gradient, 0.05).value))
+    assert found.dtype == np.float32
+    expected = dense_solve(blocks, gradient, 0.05)
+    assert np.linalg.norm(found - expected) < 1e-4 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("solver", ["dual", "cg"])
+def test_rows_of_weight_zero_do_no_harm(solver):
+    blocks, gradient = problem(rows=6)
+    blocks = UnitBlocks(blocks.inputs, blocks.curvature.at[:, :3].set(0.0).at[1].set(0.0))
+    found = run(EXACT[solver], blocks, gradient, 0.1)
+    np.testing.assert_allclose(join(found.value), dense_solve(blocks, gradient, 0.1), rtol=1e-8, atol=1e-8)
+
+
+def test_dense_blocks_only_by_the_direct_solver():
+    blocks, gradient = problem()
+    dense = DenseBlocks(blocks.dense())
+    damping = jnp.full(4, 0.1)
+    found = direct().solve(direct().prepare(dense, damping), gradient)
+    np.testing.assert_allclose(join(found.value), dense_solve(blocks, gradient, 0.1), atol=1e-9)
+    for solver in (dual(), conjugate_gradient(2)):
+        with pytest.raises(ValueError, match="needs a metric made of rows"):
+            solver.prepare(dense, damping)
+
+
+def test_diagonal_divides_by_the_diagonal():
+    blocks, gradient = problem(signed=False)
+    found = run(diagonal(), blocks, gradient, 0.3)
+    expected = np.asarray(join(gradient)) / (0.3 + np.diagonal(np.asarray(blocks.dense()), axis1=1, axis2=2))
+    np.testing.assert_allclose(join(found.value), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [6, 60])
+def test_conjugate_gradients_converge_monotonically(rows):
+    blocks, gradient = problem(inputs=30, rows=rows)
+    expected = dense_solve(blocks, gradient, 0.1)
+    errors = []
+    for iterations in range(1, 6):
+        found = np.asarray(join(run(conjugate_gradient(iterations), blocks, gradient, 0.1).value))
+        errors.append(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+    assert all(after < before or after < 1e-12 for before, after in itertools.pairwise(errors))
+    assert errors[-1] < 0.02
+
+
+def test_deflation_beats_plain_conjugate_gradients():
+    """Where the mean input dominates, the preconditioner saves iterations."""
+    blocks, gradient = problem(inputs=40, rows=300, units=8)
+    expected = dense_solve(blocks, gradient, 0.05)
+    factor = conjugate_gradient(2).prepare(blocks, jnp.full(8, 0.05))
+    plain = factor._replace(deflation=jnp.zeros(8))
+    error = lambda f: np.linalg.norm(join(conjugate_gradient(2).solve(f, gradient).value) - expected)  # noqa: E731
+    assert error(factor) < 0.7 * error(plain)
+
+
+def test_a_factor_serves_many_gradients():
+    blocks, gradient = problem()
+    for solver in EXACT.values():
+        factor = solver.prepare(blocks, jnp.full(4, 0.1))
+        twice = solver.solve(factor, jax.tree.map(lambda g: 2 * g, gradient)).value
+        np.testing.assert_allclose(join(twice), 2 * join(solver.solve(factor, gradient).value), rtol=1e-9)
+
+
+def test_automatic_choice():
+    tall, wide = problem(rows=50)[0], problem(rows=6)[0]
+    assert automatic(1, 3)(tall).name == "cg"
+    assert automatic(100, 3)(tall).name == "direct"
+    assert automatic(100, 3)(wide).name == "dual"
+    assert automatic(100, 3, memory_mb=1e-4)(tall).name == "cg"
+    assert automatic(1, 3)(DenseBlocks(tall.dense())).name == "direct"
+    assert always(diagonal())(tall).name == "diagonal"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_spectra(seed):
+    """Direct and dual agree with each other wherever both apply."""
+    generator = np.random.default_rng(seed)
+    shape = {
+        "inputs": int(generator.integers(1, 12)),
+        "rows": int(generator.integers(1, 25)),
+        "units": int(generator.integers(1, 6)),
+    }
+    blocks, gradient = problem(**shape, seed=seed, signed=bool(seed % 2))
+    damping = float(10 ** generator.uniform(-3, 1))
+    one, two = (join(run(solver, blocks, gradient, damping).value) for solver in (direct(), dual()))
+    np.testing.assert_allclose(one, two, rtol=1e-7, atol=1e-7 * float(jnp.abs(one).max()))
