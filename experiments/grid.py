@@ -1,0 +1,96 @@
+"""Run the trials of an experiment: every variant, every value of its lists, every seed.
+
+    python -m experiments.grid experiments/nrws_choices/config.toml [--workers 2]
+
+A trial is one `natgrad.train` in a process of its own, on a core of its own. Its curve is appended
+to `results.jsonl` beside the config when it is done; trials found there are not run again.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+
+KEPT = ("epoch", "step", "seconds", "train_loss", "valid_loss", "valid_ll", "test_ll", "test_ll_se", "kl")
+
+
+def trials(config: dict) -> list[dict]:
+    """Every trial of a config, the first seed of all variants first."""
+    found = []
+    for variant in config["variant"]:
+        settings = config["base"] | variant
+        name, seeds = settings.pop("name"), settings.pop("seeds", config.get("seeds", [0]))
+        lists = {key: value for key, value in settings.items() if isinstance(value, list) and key != "layers"}
+        for values in itertools.product(*lists.values()):
+            chosen = settings | dict(zip(lists, values, strict=True))
+            found += [{"variant": name, "settings": chosen, "seed": seed} for seed in seeds]
+    return sorted(found, key=lambda trial: trial["seed"])
+
+
+def key(trial: dict) -> str:
+    return json.dumps([trial["variant"], trial["settings"], trial["seed"]], sort_keys=True)
+
+
+def run(trial: dict) -> dict:
+    """Train one trial and return its curve."""
+    import natgrad
+
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        done = natgrad.train(out=Path(folder) / "run", **trial["settings"], seed=trial["seed"])
+    rows = [{name: row[name] for name in KEPT if name in row} for row in done.trace]
+    return trial | {"rows": rows, "wall_seconds": round(time.perf_counter() - began, 1)}
+
+
+def run_all(path: Path, workers: int) -> None:
+    """Keep every worker's core busy until all trials are done."""
+    results = path.with_name("results.jsonl")
+    done = {key(json.loads(line)) for line in results.read_text().splitlines()} if results.exists() else set()
+    waiting = [trial for trial in trials(tomllib.loads(path.read_text())) if key(trial) not in done]
+    print(f"{len(waiting)} trials to run, {len(done)} done", flush=True)
+    running: dict[int, tuple[subprocess.Popen, dict]] = {}
+    cores = sorted(os.sched_getaffinity(0))[-workers:]
+    while waiting or running:
+        for core in cores:
+            if core not in running and waiting:
+                trial = waiting.pop(0)
+                command = ["taskset", "-c", str(core), sys.executable, "-m", "experiments.grid", "--trial", json.dumps(trial)]
+                running[core] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True), trial
+        for core, (process, trial) in list(running.items()):
+            if process.poll() is not None:
+                del running[core]
+                _collect(process, trial, results)
+        time.sleep(0.2)
+
+
+def _collect(process: subprocess.Popen, trial: dict, results: Path) -> None:
+    output = process.stdout.read() if process.stdout else ""
+    if process.returncode:
+        print(f"FAILED {key(trial)}", flush=True)
+        return
+    with results.open("a") as stream:
+        stream.write(output.splitlines()[-1] + "\n")
+    last = json.loads(output.splitlines()[-1])["rows"][-1]
+    print(f"{last.get('valid_ll'):8.3f} {last['seconds']:7.1f} s  {key(trial)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("config", type=Path, nargs="?")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--trial", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.trial:
+        print(json.dumps(run(json.loads(arguments.trial))))
+    else:
+        run_all(arguments.config, arguments.workers)
+
+
+if __name__ == "__main__":
+    main()
