@@ -45,7 +45,7 @@ def test_names_say_the_place():
 
 def test_the_last_two_are_kept_and_nothing_else(tmp_path):
     for step in (0, 5, 10, 999_999_999):
-        states.save(tmp_path, step, example(step), {})
+        states.save(tmp_path, step, example(float(step)), {})
     stems = ["0000000010", "0999999999"]
     assert files(tmp_path) == [f"{stem}.{kind}" for stem in stems for kind in ("json", "safetensors")]
     assert float(states.load(tmp_path, example())[0].weight["a"][0, 0]) == 999_999_999

@@ -1,5 +1,6 @@
 """Pictures of what a model believes: grids of pixel means and of binary samples."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,8 @@ def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tupl
         figure.savefig(temporary, format="png")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise InputError(
             f"cannot write the picture {path}: {error.strerror}; give a file you may write"
         ) from None

@@ -1,0 +1,156 @@
+"""The machine: its laws sum to one, its draws follow them, its initial values are those configured."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cases
+import oracles
+from cases import CODINGS, SIZES
+from natgrad import config, generator, registry
+from natgrad.models import bernoulli, helmholtz
+from natgrad.models.bernoulli import BINARY, SIGNED, Layer
+
+
+@cache
+def machine(sizes, coding):
+    return cases.machine(sizes, coding)
+
+
+@pytest.mark.parametrize("coding", [SIGNED, BINARY])
+def test_codings_are_inverse(coding):
+    on = jnp.array([0.0, 0.25, 1.0])
+    np.testing.assert_allclose(coding.on(coding.value(on, jnp.float64)), on)
+    assert coding.value(jnp.array([False, True]), jnp.float64).tolist() == [coding.low, 1.0]
+
+
+@pytest.mark.parametrize("units", [1, 7, 100, 101, 250])
+def test_log_prob_equals_the_sum_over_units(units):
+    rng = np.random.default_rng(units)
+    logit = rng.normal(scale=4.0, size=(units, 2, 3))
+    on = rng.integers(0, 2, logit.shape).astype(float)
+    expected = [[oracles.log_bernoulli(logit[:, s, r], on[:, s, r]) for r in range(3)] for s in range(2)]
+    got = bernoulli.log_prob(jnp.asarray(logit), jnp.asarray(on))
+    np.testing.assert_allclose(got, expected, atol=1e-10, rtol=0)
+
+
+def test_log_prob_is_exact_where_probabilities_vanish():
+    """No clipping: a unit at odds with a logit of 800 costs 800 nats; one in agreement nothing."""
+    logit = jnp.array([800.0, -800.0, 40.0]).reshape(3, 1, 1)
+    on = jnp.array([0.0, 1.0, 1.0]).reshape(3, 1, 1)
+    assert float(bernoulli.log_prob(logit, on)[0, 0]) == pytest.approx(-1600.0, abs=1e-9)
+    small = bernoulli.log_prob(logit.astype(jnp.float32), on.astype(jnp.float32))
+    assert float(small[0, 0]) == pytest.approx(-1600.0, abs=1e-3)
+
+
+def test_many_units_do_not_overflow_in_single_precision():
+    logit = jnp.zeros((1000, 1, 1), jnp.float32)
+    assert float(bernoulli.log_prob(logit, logit)[0, 0]) == pytest.approx(-1000 * np.log(2), rel=1e-6)
+
+
+def test_layer_gradient_is_that_of_its_logits():
+    """Against automatic differentiation, with inputs of their own and shared by all samples."""
+    rng = np.random.default_rng(0)
+    layer = Layer(jnp.asarray(rng.normal(size=(3, 4))), jnp.asarray(rng.normal(size=3)))
+    residuals = jnp.asarray(rng.normal(size=(3, 5, 2)))
+    for samples in (5, 1):
+        inputs = jnp.asarray(rng.normal(size=(4, samples, 2)))
+        expected = jax.grad(lambda part, x=inputs: jnp.sum(residuals * bernoulli.logits(part, x)))(layer)
+        got = bernoulli.gradient(inputs, residuals)
+        np.testing.assert_allclose(got.weight, expected.weight, atol=1e-12)
+        np.testing.assert_allclose(got.bias, expected.bias, atol=1e-12)
+
+
+def numbered(layers):
+    """The joint state of every draw as one number: [sample, row]."""
+    bits = np.concatenate(layers)
+    return np.tensordot(1 << np.arange(len(bits)), bits.astype(int), axes=1)
+
+
+def state_number(state):
+    return int(np.concatenate(state).astype(int) @ (1 << np.arange(sum(map(len, state)))))
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_dreams_follow_the_joint_law(coding, sizes):
+    """Counts of every joint state against its enumerated probability, with the library's generator."""
+    model = machine(SIZES[sizes], CODINGS[coding])
+    m = oracles.numpy_model(model)
+    number = 40_000
+    drawn = helmholtz.dream(generator.key(1), model, 4, number // 4)
+    seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values]).ravel()
+    law = np.zeros(2 ** sum(SIZES[sizes]))
+    for x in oracles.all_states(SIZES[sizes][0]):
+        for h in oracles.hidden_states(m):
+            law[state_number([x, *h])] = np.exp(oracles.log_joint(m, [x, *h]))
+    assert law.sum() == pytest.approx(1.0, abs=1e-10)
+    z = (np.bincount(seen, minlength=law.size) - number * law) / np.sqrt(number * law * (1 - law))
+    assert np.abs(z[number * law > 20]).max() < 5
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_waking_draws_follow_recognition(coding):
+    model = machine(SIZES["two"], CODINGS[coding])
+    m = oracles.numpy_model(model)
+    x = np.array([1.0, 0.0, 1.0, 1.0])
+    visible = model.coding.value(jnp.asarray(x)[:, None], jnp.float64)
+    number = 40_000
+    drawn = helmholtz.wake(generator.key(2), model, visible, number)
+    seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values[1:]]).ravel()
+    law = np.zeros(32)
+    for h in oracles.hidden_states(m):
+        law[state_number(h)] = np.exp(oracles.log_recognition(m, [x, *h]))
+    z = (np.bincount(seen, minlength=32) - number * law) / np.sqrt(number * law * (1 - law))
+    assert np.abs(z[number * law > 20]).max() < 5
+
+
+def test_both_networks_judge_a_pass_by_the_values_in_it():
+    """Logits recorded in either pass are those of its neighbours, whoever drew them."""
+    model = machine(SIZES["two"], SIGNED)
+    visible = jnp.ones((4, 2))
+    for drawn in (
+        helmholtz.wake(jax.random.key(0), model, visible, 3),
+        helmholtz.dream(jax.random.key(0), model, 3, 2),
+    ):
+        for i, (down, up) in enumerate(zip(model.generation, model.recognition, strict=True)):
+            below = bernoulli.logits(down, drawn.values[i + 1])
+            above = bernoulli.logits(up, drawn.values[i])
+            np.testing.assert_allclose(drawn.generation[i], below, atol=1e-12)
+            np.testing.assert_allclose(drawn.recognition[i], above, atol=1e-12)
+        np.testing.assert_array_equal(drawn.generation[-1][:, 0, 0], model.prior)
+
+
+def test_fresh_machines_are_as_configured():
+    settings = config.resolve(
+        {"layers": (80, 30), "model.bias": -0.3, "model.prior_bias": 0.4, "coding": "binary"}
+    )
+    model = registry.model(generator.key(0), settings.model, 120)
+    assert model.sizes == (120, 80, 30)
+    assert model.coding == BINARY
+    assert set(np.asarray(model.prior)) == {0.4}
+    for layer in (*model.generation, *model.recognition):
+        units, inputs = layer.weight.shape
+        assert set(np.asarray(layer.bias)) == {-0.3}
+        deviation = np.sqrt(2 / (units + inputs))  # Glorot's, of a normal cut at two deviations
+        assert float(layer.weight.std()) == pytest.approx(deviation, rel=0.05)
+        assert float(jnp.abs(layer.weight).max()) < 2.3 * deviation
+        assert abs(float(layer.weight.mean())) < 5 * deviation / np.sqrt(layer.weight.size)
+
+
+def test_default_biases_are_minus_one():
+    model = registry.model(generator.key(0), config.resolve({"layers": (3, 2)}).model, 4)
+    biases = [model.prior, *(layer.bias for layer in (*model.generation, *model.recognition))]
+    assert {float(value) for bias in biases for value in bias} == {-1.0}
+    assert model.coding == SIGNED
+
+
+@pytest.mark.parametrize("name", registry.WEIGHTS)
+def test_initialisers_have_their_variances(name):
+    settings = config.resolve({"layers": (50,), "model.weights": name})
+    layer = registry.model(generator.key(0), settings.model, 200).generation[0]
+    variance = 1 / 50 if name == "lecun-normal" else 2 / 250
+    assert float(layer.weight.var()) == pytest.approx(variance, rel=0.06)

@@ -1,0 +1,37 @@
+"""Grids of images: every pixel where it belongs, any shape, any number."""
+
+import numpy as np
+import pytest
+
+from natgrad.errors import InputError
+from natgrad.evaluate.pictures import grid, save_samples
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_grid_holds_every_image_in_reading_order():
+    images = np.arange(5 * 6, dtype=float).reshape(5, 6) / 30
+    sheet = grid(images, (2, 3), columns=2)
+    assert sheet.shape == (3 * 3 + 1, 2 * 4 + 1)
+    for number, image in enumerate(images):
+        top, left = (number // 2) * 3 + 1, (number % 2) * 4 + 1
+        np.testing.assert_array_equal(sheet[top : top + 2, left : left + 3], image.reshape(2, 3))
+    assert (sheet[0] == 0.5).all()
+    assert (sheet[:, 4] == 0.5).all()
+
+
+@pytest.mark.parametrize(("number", "shape"), [(1, (3, 3)), (7, (2, 5)), (64, None), (2, (1, 9))])
+def test_any_number_and_shape_is_saved(tmp_path, number, shape):
+    means = np.random.default_rng(0).random((number, shape[0] * shape[1] if shape else 11))
+    save_samples(tmp_path / "a.png", means, (means > 0.5).astype(np.uint8), shape)
+    assert (tmp_path / "a.png").read_bytes().startswith(PNG)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_unwritable_pictures_are_said(tmp_path):
+    (tmp_path / "file").write_text("x")
+    means = np.zeros((2, 4))
+    for place in (tmp_path / "file" / "a.png", tmp_path / "none" / "a.png", tmp_path):
+        with pytest.raises(InputError, match=r"cannot write the picture .*: .*; give a file you may write"):
+            save_samples(place, means, means, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,155 @@
+"""Optimisers against their formulas, schedules at their ends, and steps that must not be taken."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from cases import machine
+from natgrad import config, registry
+from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, stateless, steepest
+from natgrad.updates.descent import descent
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES
+
+RATE, MOMENTUM, EPS = 0.1, 0.8, 1e-8
+START = np.array([1.0, -2.0, 0.5])
+GRADIENTS = np.array([[0.3, -0.1, 2.0], [0.1, 0.4, -1.0]])
+
+
+def adam(one, two, *, nesterov=False):
+    """Two steps of [adam], or of [nadam] with Nesterov's look ahead."""
+    m1, m2 = (1 - MOMENTUM) * one, (1 - MOMENTUM) * (MOMENTUM * one + two)
+    v1, v2 = 0.001 * one**2, 0.001 * (0.999 * one**2 + two**2)
+    steps = []
+    for t, (m, v, g) in enumerate([(m1, v1, one), (m2, v2, two)], start=1):
+        ahead = MOMENTUM * m / (1 - MOMENTUM ** (t + 1)) + (1 - MOMENTUM) * g / (1 - MOMENTUM**t)
+        hat = ahead if nesterov else m / (1 - MOMENTUM**t)
+        steps.append(hat / (np.sqrt(v / (1 - 0.999**t)) + EPS))
+    return sum(steps)
+
+
+def rmsprop(one, two):
+    v1 = (1 - MOMENTUM) * one**2
+    v2 = MOMENTUM * v1 + (1 - MOMENTUM) * two**2
+    return one / np.sqrt(v1 + EPS) + two / np.sqrt(v2 + EPS)
+
+
+FORMULAS = {
+    "sgd": lambda one, two: one + two,
+    "momentum": lambda one, two: one + (two + MOMENTUM * one),
+    "nesterov": lambda one, two: (one + MOMENTUM * one) + (two + MOMENTUM * (two + MOMENTUM * one)),
+    "adam": adam,
+    "nadam": partial(adam, nesterov=True),
+    "rmsprop": rmsprop,
+}
+
+
+def test_every_optimiser_has_its_formula():
+    assert set(FORMULAS) == set(OPTIMIZERS)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_two_steps_equal_the_formula(name):
+    optimizer = OPTIMIZERS[name](RATE, MOMENTUM)
+    value = jnp.asarray(START)
+    state = optimizer.init(value)
+    with jax.numpy_dtype_promotion("standard"):
+        for gradient in GRADIENTS:
+            update, state = optimizer.update(jnp.asarray(gradient), state, value)
+            value = optax.apply_updates(value, update)
+    np.testing.assert_allclose(value, START - RATE * FORMULAS[name](*GRADIENTS), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_start_end_and_fall(name):
+    rates = np.array([SCHEDULES[name](0.5, 40, 0.02)(step) for step in range(41)], float)
+    assert rates[0] == pytest.approx(0.5)
+    assert rates[-1] == pytest.approx(0.5 if name == "constant" else 0.01)
+    falls = np.diff(rates)
+    assert (falls == 0).all() if name == "constant" else (falls < 0).all()
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - {"inverse"}))
+def test_schedules_stay_at_their_end(name):
+    rate = SCHEDULES[name](0.5, 40, 0.02)
+    assert float(rate(90)) == pytest.approx(float(rate(40)))
+
+
+def test_middles_tell_the_schedules_apart():
+    middle = {name: float(schedule(1.0, 40, 0.04)(20)) for name, schedule in SCHEDULES.items()}
+    expected = {"constant": 1, "cosine": 0.52, "linear": 0.52, "exponential": 0.2, "inverse": 1 / 13}
+    assert middle == pytest.approx(expected)
+    quarter = {name: float(SCHEDULES[name](1.0, 40, 0.04)(10)) for name in ("cosine", "linear")}
+    assert quarter == pytest.approx({"cosine": 0.04 + 0.96 * (1 + np.sqrt(0.5)) / 2, "linear": 0.76})
+
+
+def test_a_schedule_runs_over_the_training_or_as_long_as_told():
+    def at_ten(steps, **extra):
+        names = {"optimizer.schedule": "linear", "optimizer.final_fraction": 0.5, "learning_rate": 1.0}
+        return float(registry.learning_rate(config.resolve(names | extra).optimizer, steps)(10))
+
+    assert at_ten(10) == pytest.approx(0.5)
+    assert at_ten(20) == pytest.approx(0.75)
+    assert at_ten(20, **{"optimizer.decay_steps": 10}) == pytest.approx(0.5)
+
+
+def faulty(value, slope):
+    """An objective whose loss and gradient are what they are told to be."""
+
+    def estimate(key, model, batch):
+        del key, batch
+        gradient = jax.tree.map(lambda leaf: jnp.full_like(leaf, slope), model)
+        return Estimate(jnp.asarray(value), gradient, (), {})
+
+    return stateless(estimate)
+
+
+def counting(objective):
+    """The same objective, carrying the number of estimates made."""
+
+    def estimate(key, carry, model, batch):
+        return objective.estimate(key, (), model, batch)[0], carry + 1
+
+    return Objective(lambda key, model: jnp.zeros(()), estimate)
+
+
+def one_step(value, slope, optimizer=None):
+    algorithm = descent(counting(faulty(value, slope)), steepest(), optimizer or optax.adam(0.1))
+    batch = jnp.zeros((4, 2))
+    with jax.numpy_dtype_promotion("standard"):  # optax relies on it
+        before = algorithm.init(jax.random.key(0), machine(), batch)
+        return before, *jax.jit(algorithm.step)(jax.random.key(1), before, batch)
+
+
+def same(left, right):
+    pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return [bool((np.asarray(a) == np.asarray(b)).all()) for a, b in pairs]
+
+
+@pytest.mark.parametrize(
+    ("value", "slope"),
+    [(np.nan, 1.0), (np.inf, 1.0), (-np.inf, 1.0), (1.0, np.nan), (1.0, np.inf), (1.0, 1e200)],
+)
+def test_a_step_that_is_not_finite_is_refused(value, slope):
+    """1e200: the step itself is finite for plain descent, but its length is not."""
+    before, after, info = one_step(value, slope, optax.sgd(0.1, momentum=0.9))
+    assert int(info.result) == NON_FINITE
+    assert all(same(before._replace(steps=0), after._replace(steps=0)))
+    assert int(after.steps) == 1
+    assert "not finite" in RESULTS[NON_FINITE]
+
+
+def test_a_finite_step_is_taken():
+    before, after, info = one_step(1.0, 1.0)
+    assert int(info.result) == TAKEN
+    assert not any(same(before.model, after.model))
+    assert (int(after.steps), float(after.objective)) == (1, 1.0)
+
+
+def test_plain_descent_moves_against_the_gradient():
+    before, after, _ = one_step(1.0, 2.0, optax.sgd(0.25))
+    for old, new in zip(jax.tree.leaves(before.model), jax.tree.leaves(after.model), strict=True):
+        np.testing.assert_allclose(new, old - 0.5, atol=1e-14)
