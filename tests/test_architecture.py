@@ -93,7 +93,6 @@ def test_public_names_resolve_and_are_documented(name: str) -> None:
     assert getattr(natgrad, name).__doc__
 
 
-@pytest.mark.xfail(reason="the module natgrad.train hides the function natgrad.train", strict=True)
 @pytest.mark.parametrize("first", ["natgrad.load", "import natgrad.measure"])
 def test_public_names_are_callable_whatever_was_imported_before(first: str) -> None:
     code = (

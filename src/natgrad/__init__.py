@@ -6,9 +6,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "train": "natgrad.train",
-    "load": "natgrad.train",
-    "Run": "natgrad.train",
+    "train": "natgrad.training",
+    "load": "natgrad.training",
+    "Run": "natgrad.training",
     "InputError": "natgrad.errors",
 }
 __all__ = ["InputError", "Run", "load", "train"]

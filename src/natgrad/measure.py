@@ -9,7 +9,7 @@ from natgrad.errors import InputError
 from natgrad.evaluate import exact, importance
 from natgrad.evaluate.monitor import SMALL, held_out
 from natgrad.evaluate.pictures import save_samples
-from natgrad.train import load
+from natgrad.training import load
 
 
 def evaluate_run(

@@ -45,7 +45,7 @@ def train(
     if dry_run:
         return _show_config(settings, json=json)
     from natgrad.cli.progress import Progress
-    from natgrad.train import run_config
+    from natgrad.training import run_config
 
     with Progress(quiet=quiet) as watch:
         run = run_config(settings, out=out, watch=watch)

@@ -2,7 +2,7 @@
 
 Step t draws its batch and its samples from keys that are a pure function of (seed, t), and its
 rows from a permutation that is a pure function of (seed, epoch). How the steps are cut into
-chunks changes no number.
+chunks changes no number. (The module is not called `train`: it would hide `natgrad.train`.)
 """
 
 import time
