@@ -79,8 +79,8 @@ def _add(totals: Totals, info: Info, latest: dict[str, Array]) -> Totals:
     )
     return Totals(
         totals.value + value,
-        totals.taken + taken,
-        totals.failed + ~taken,
+        totals.taken + taken.astype(jnp.int32),
+        totals.failed + (~taken).astype(jnp.int32),
         tree.add(totals.sums, sums),
         latest,
     )

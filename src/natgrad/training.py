@@ -102,11 +102,17 @@ def load(run: str | Path) -> Run:
     place, settings = folder.open_run(run)
     _, notes = states.load(place, ())
     template = jax.eval_shape(lambda: registry.model(generator.key(0), settings.model, notes["visible"]))
-    kept = {"best": template} if settings.evaluation.patience else {"state": {"model": template}}
-    found, _ = states.load(place, kept)
+    found, _ = states.load(place, _place_of_model(settings, template))
     model = Trained(jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0])
     shape = tuple(notes["image_shape"]) if notes["image_shape"] else None
     return Run(place, settings, model, list(folder.trace(place)), notes["summary"], shape)
+
+
+def _place_of_model(settings: config.Config, template: Any) -> Any:
+    """Where in a saved state the model to be used is."""
+    if settings.evaluation.patience:
+        return {"best": template}
+    return {"state": {"average" if settings.evaluation.average else "model": template}}
 
 
 class Session:
@@ -151,7 +157,10 @@ class Session:
         advance = self._compile()
         self._record(place, watch, epoch=0, totals=None)
         totals = self._nothing()
+        growth = dict(self.settings.objective.growth)
         for epoch in range(self.settings.training.epochs):
+            if epoch in growth:
+                advance = self._grow(growth[epoch])
             totals = self._epoch(advance, epoch, totals, watch)
             last = epoch + 1 == self.settings.training.epochs
             if last or (epoch + 1) % self.settings.evaluation.every == 0:
@@ -182,7 +191,7 @@ class Session:
         function = jax.jit(
             chunk(self.algorithm, self.settings.training.batch_size, coding), donate_argnums=(1, 2)
         )
-        order = jnp.zeros(len(self.rows.values), jnp.int32)
+        order = batches.permutation(self.key_order, 0, len(self.rows.values))
         began = time.perf_counter()
         compiled = function.lower(
             self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1
@@ -190,18 +199,29 @@ class Session:
         self.compile_seconds = time.perf_counter() - began
         return compiled
 
+    def _grow(self, samples: int) -> Callable[..., Any]:
+        """Go on with another number of samples: the same model, a step compiled anew."""
+        objective = self.settings.objective.model_copy(update={"samples": samples})
+        self.algorithm = registry.algorithm(
+            self.settings.model_copy(update={"objective": objective}), self.total
+        )
+        fresh = jax.jit(self._initial)()
+        self.state = self.state._replace(objective=fresh.objective, direction=fresh.direction)
+        return self._compile()
+
+    @property
+    def model(self) -> Any:
+        """The model to be judged: the average of late ones, if one is kept."""
+        return self.state.average if self.settings.evaluation.average else self.state.model
+
     def _nothing(self) -> Totals:
         return nothing(self.algorithm, self.key_steps, self.state, self.batch)
 
     def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
-        row: dict[str, Any] = {
-            "epoch": epoch,
-            "step": int(self.state.steps),
-            "seconds": round(self.seconds, 3),
-        }
-        row |= ({"train_loss": None} if totals is None else totals.means()) | self.monitor.measure(
-            self.state.model
-        )
+        row: dict[str, Any] = {"epoch": epoch, "step": int(self.state.steps)}
+        row["seconds"] = round(self.seconds, 3)
+        row |= {"train_loss": None} if totals is None else totals.means()
+        row |= self.monitor.measure(self.model)
         self._judge(row["valid_loss"])
         folder.append(place, row)
         summary = self._summary(place, row)
@@ -213,7 +233,7 @@ class Session:
 
     def _judge(self, loss: float) -> None:
         if self.best is None or loss < self.best_loss:
-            self.best, self.best_loss, self.stale = jax.tree.map(jnp.copy, self.state.model), loss, 0
+            self.best, self.best_loss, self.stale = jax.tree.map(jnp.copy, self.model), loss, 0
         else:
             self.stale += 1
 

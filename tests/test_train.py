@@ -1,0 +1,297 @@
+"""Training: repeatable to the bit, cut anywhere without a trace, stopped in time, and able to learn."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad import config, generator, registry, training
+from natgrad.data import Dataset, batches
+from natgrad.data import load as load_data
+from natgrad.errors import InputError
+from natgrad.evaluate import exact
+from natgrad.measure import evaluate_run, sample_run
+
+SETTINGS = {"layers": (3, 2), "epochs": 4, "batch_size": 8, "samples": 3, "evaluation.every": 2, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder for the runs of this module; runs that differ only in numbers share their programs."""
+    folder = tmp_path_factory.mktemp("training")
+    options = {
+        "jax_compilation_cache_dir": str(folder / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    yield folder
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module")
+def data(place):
+    """Fifty grey images of 2 x 3 pixels: 40 rows train, so an epoch is five batches."""
+    rng = np.random.default_rng(0)
+    np.save(place / "own.npy", rng.random((50, 2, 3)))
+    return str(place / "own.npy")
+
+
+@pytest.fixture(scope="module")
+def run(place, data):
+    return natgrad.train(data=data, out=place / "run", **SETTINGS)
+
+
+def timeless(rows):
+    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
+
+
+def leaves(run):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.model.parameters)]
+
+
+def same_parameters(one, other):
+    return all((a == b).all() for a, b in zip(leaves(one), leaves(other), strict=True))
+
+
+def test_the_trace_has_a_row_per_evaluation(run):
+    assert [(row["epoch"], row["step"]) for row in run.trace] == [(0, 0), (2, 10), (4, 20)]
+    assert run.trace[0]["train_loss"] is None
+    for row in run.trace[1:]:
+        assert {"seconds", "train_loss", "valid_loss", "test_ll", "test_ll_se", "mc_se"} <= set(row)
+        assert row["steps_refused"] == 0
+        assert 1 <= row["effective_samples"] <= 3
+    assert [json.loads(line) for line in (run.folder / "trace.jsonl").read_text().splitlines()] == run.trace
+
+
+def test_the_folder_is_the_whole_truth(run, data):
+    assert {path.name for path in run.folder.iterdir()} == {
+        "config.toml",
+        "environment.json",
+        "samples.png",
+        "state",
+        "trace.jsonl",
+    }
+    facts = json.loads((run.folder / "environment.json").read_text())
+    assert facts["data"]["rows"] == 40
+    assert set(facts["data"]["split"]["checksums"]) == {"train", "valid", "test"}
+    loaded = natgrad.load(run.folder)
+    assert same_parameters(loaded, run)
+    assert (loaded.config, loaded.summary, loaded.image_shape) == (run.config, run.summary, (2, 3))
+    assert run.summary["steps"] == 20
+    assert run.summary["data"] == data
+
+
+def test_the_same_seed_gives_the_same_bits(run, place, data):
+    again = natgrad.train(data=data, out=place / "again", **SETTINGS)
+    assert timeless(again.trace) == timeless(run.trace)
+    assert same_parameters(again, run)
+
+
+def test_the_config_repeats_the_run(run, place):
+    again = natgrad.train(run.folder / "config.toml", out=place / "repeated")
+    assert timeless(again.trace) == timeless(run.trace)
+    assert same_parameters(again, run)
+    assert (again.folder / "config.toml").read_text() == (run.folder / "config.toml").read_text()
+
+
+def test_chunks_change_no_number(run, place, data):
+    again = natgrad.train(data=data, out=place / "cut", **SETTINGS | {"training.chunk": 2})
+    assert timeless(again.trace) == timeless(run.trace)
+    assert same_parameters(again, run)
+
+
+def test_evaluations_change_no_number(run, place, data):
+    again = natgrad.train(data=data, out=place / "often", **SETTINGS | {"evaluation.every": 1})
+    assert [row["epoch"] for row in again.trace] == [0, 1, 2, 3, 4]
+    assert again.trace[-1]["test_ll"] == run.trace[-1]["test_ll"]
+    assert same_parameters(again, run)
+    both = [again.trace[number]["train_loss"] for number in (1, 2)]
+    assert np.mean(both) == pytest.approx(run.trace[1]["train_loss"], abs=1e-12)
+
+
+def test_another_seed_differs_but_judges_by_the_same_rows(run, place, data):
+    other = natgrad.train(data=data, out=place / "other", **SETTINGS | {"seed": 6})
+    assert not same_parameters(other, run)
+    assert other.trace[-1]["test_ll"] != run.trace[-1]["test_ll"]
+    splits = [json.loads((r.folder / "environment.json").read_text())["data"] for r in (run, other)]
+    assert splits[0] == splits[1]
+
+
+def test_no_epochs_leave_the_first_model(place, data):
+    run = natgrad.train(data=data, out=place / "none", **SETTINGS | {"epochs": 0})
+    assert [row["epoch"] for row in run.trace] == [0]
+    assert run.summary["train_loss"] is None
+    key_init, _ = jax.random.split(jax.random.split(generator.key(5), 4)[0])
+    fresh = registry.model(key_init, run.config.model, 6)
+    for got, expected in zip(leaves(run), jax.tree.leaves(fresh), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+class Recorder:
+    """A watcher that writes down what it is told."""
+
+    def __init__(self):
+        self.steps, self.rows = [], []
+
+    def advanced(self, steps, total, loss):
+        assert total == 20
+        assert np.isfinite(loss)
+        self.steps.append(steps)
+
+    def evaluated(self, row):
+        self.rows.append(row)
+
+
+def test_a_watcher_sees_every_chunk_and_row(run, place, data):
+    watch = Recorder()
+    natgrad.train(data=data, out=place / "watched", watch=watch, **SETTINGS | {"training.chunk": 3})
+    assert watch.steps == [3, 5, 8, 10, 13, 15, 18, 20]
+    assert timeless(watch.rows) == timeless(run.trace)
+
+
+def test_an_early_stop_keeps_the_best_model(place, data):
+    """A rate so large that training soon makes things worse."""
+    harsh = {"epochs": 60, "learning_rate": 5.0, "evaluation.every": 1, "evaluation.patience": 3}
+    run = natgrad.train(data=data, out=place / "stopped", **SETTINGS | harsh)
+    losses = [row["valid_loss"] for row in run.trace]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 1 + 3 < 61
+    monitor = training.Session.begin(run.config, dataset_of(run)).monitor
+    assert monitor.measure(run.model.parameters)["valid_loss"] == losses[best]
+    assert same_parameters(natgrad.load(run.folder), run)
+
+
+def dataset_of(run):
+    return load_data(run.config.data.name, split_seed=run.config.data.split_seed)
+
+
+def test_refused_steps_are_counted_and_the_run_goes_on(place, data):
+    """A rate near overflow: no step can be taken, the model stays, the row says so."""
+    run = natgrad.train(data=data, out=place / "refused", **SETTINGS | {"learning_rate": 1e300})
+    assert run.trace[-1]["steps_refused"] == 10
+    assert run.trace[-1]["train_loss"] is None
+    assert run.trace[-1]["test_ll"] == run.trace[0]["test_ll"]
+
+
+def test_evaluating_a_run(run):
+    result = evaluate_run(run.folder, samples=200)
+    assert {"run", "test_ll", "test_ll_se", "mc_se", "samples", "rows"} == set(result)
+    assert (result["samples"], result["rows"]) == (200, 5)
+    assert result == evaluate_run(run.folder, samples=200)
+    assert result["test_ll"] != evaluate_run(run.folder, samples=200, seed=1)["test_ll"]
+    rows = np.asarray(load_data(run.config.data.name).test) > 127
+    assert np.isfinite(run.model.exact_log_likelihood(rows)).all()
+    assert evaluate_run(run.folder, rows=2)["rows"] == 2
+    for bad, match in (
+        ({"samples": 0}, "samples: expected at least 1"),
+        ({"rows": -1}, "rows: expected at least 0"),
+    ):
+        with pytest.raises(InputError, match=match):
+            evaluate_run(run.folder, **bad)
+
+
+def test_sampling_a_run(run, tmp_path):
+    result = sample_run(run.folder, number=5, seed=2, out=tmp_path / "s.png")
+    assert (tmp_path / "s.png").stat().st_size > 1000
+    assert result == {"run": str(run.folder), "picture": str(tmp_path / "s.png"), "number": 5, "seed": 2}
+    with pytest.raises(InputError, match="number: expected at least 1 sample, got 0"):
+        sample_run(run.folder, number=0)
+
+
+def test_a_run_loads_from_the_state_before_when_the_last_is_damaged(place, data):
+    run = natgrad.train(data=data, out=place / "damaged", **SETTINGS)
+    newest = run.folder / "state" / "0000000020.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert natgrad.load(run.folder).summary["steps"] == 10
+    (run.folder / "state" / "0000000010.json").write_text("")
+    with pytest.raises(InputError, match="holds no readable state"):
+        natgrad.load(run.folder)
+
+
+def test_a_config_that_does_not_fit_the_state_is_said(place, data):
+    run = natgrad.train(data=data, out=place / "edited", **SETTINGS | {"epochs": 0})
+    text = config.dump(config.resolve({"layers": (4, 2)}, run.folder / "config.toml"))
+    (run.folder / "config.toml").write_text(text)
+    with pytest.raises(InputError, match=r"does not fit its config.toml; restore the config that wrote it"):
+        natgrad.load(run.folder)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("where", ["_compile", "_record"])
+def test_nothing_is_left_of_a_run_that_failed_before_its_first_record(
+    tmp_path, data, monkeypatch, failure, where
+):
+    def fail(*args, **kwargs):
+        raise failure
+
+    monkeypatch.setattr(training.Session, where, fail)
+    with pytest.raises(failure):
+        natgrad.train(data=data, out=tmp_path / "run", **SETTINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_failed_later_is_kept(tmp_path, data):
+    class Impatient(Recorder):
+        def advanced(self, steps, total, loss):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        natgrad.train(data=data, out=tmp_path / "run", watch=Impatient(), **SETTINGS)
+    assert natgrad.load(tmp_path / "run").summary["steps"] == 0
+
+
+def test_batches_larger_than_the_set_are_said(tmp_path, data):
+    with pytest.raises(
+        InputError, match="the batch size 41 is larger than the training set of 40 rows; lower"
+    ):
+        natgrad.train(data=data, out=tmp_path / "run", batch_size=41)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_devices_are_said(tmp_path):
+    with pytest.raises(InputError, match=r"training.device: no tpu found here, only cpu; use --device auto"):
+        natgrad.train(data="3by3", device="tpu", out=tmp_path / "run")
+
+
+def test_the_exact_divergence_is_recorded_where_the_law_is_known(place):
+    settings = SETTINGS | {"epochs": 0, "batch_size": 32, "evaluation.rows": 10}
+    run = natgrad.train(data="3by3", out=place / "law", **settings)
+    law = load_data("3by3").law
+    expected = float(exact.divergence(run.model.parameters, law.patterns, law.probabilities))
+    assert run.trace[0]["kl"] == pytest.approx(expected, abs=1e-12)
+    assert evaluate_run(run.folder, samples=10, rows=10)["kl"] == pytest.approx(expected, abs=1e-12)
+
+
+SEEDS, STEPS = 5, 20_000
+
+
+def test_reweighted_wake_sleep_learns_three_by_three():
+    """The median divergence of five seeds falls below 0.2 nats; single ones stop in local optima."""
+    settings = config.resolve({"data": "3by3", "layers": (6, 1), "learning_rate": 0.2})
+    dataset: Dataset = load_data("3by3")
+    rows = batches.on_device(dataset.train)
+    algorithm, coding = registry.algorithm(settings, STEPS), registry.CODINGS[settings.model.coding]
+
+    def batch(key):
+        chosen = jax.random.randint(key, (settings.training.batch_size,), 0, len(dataset.train))
+        return coding.value(batches.draw(key, rows, chosen, jnp.float64), jnp.float64)
+
+    def learn(key):
+        key_model, key_state, key_steps = jax.random.split(key, 3)
+        model = registry.model(key_model, settings.model, dataset.visible)
+
+        def step(state, number):
+            key_batch, key_step = jax.random.split(jax.random.fold_in(key_steps, number))
+            return algorithm.step(key_step, state, batch(key_batch))[0], None
+
+        state, _ = jax.lax.scan(step, algorithm.init(key_state, model, batch(key)), jnp.arange(STEPS))
+        return exact.divergence(state.model, dataset.law.patterns, dataset.law.probabilities)
+
+    keys = jax.vmap(generator.key)(jnp.arange(SEEDS))
+    assert np.median(jax.jit(jax.vmap(learn))(keys)) < 0.2
