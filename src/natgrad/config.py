@@ -18,7 +18,6 @@ from natgrad.errors import InputError, unknown
 Method = Literal["ws", "rws", "bihm", "nws", "nrws", "dnrws", "nbihm"]
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam", "nadam", "rmsprop"]
 Schedule = Literal["constant", "cosine", "exponential", "inverse", "linear"]
-Share = Field(ge=0)
 
 
 class _Section(BaseModel):
@@ -45,12 +44,19 @@ class Model(_Section):
 
 
 class Objective(_Section):
-    """Samples per data row, and what recognition learns from."""
+    """Samples per data row, and what recognition learns from.
+
+    `sleep_rate` scales the sleep gradient; `sleeps` is how many sleep steps go with a wake step;
+    `growth` lists (epoch, samples): from that epoch on, that many samples.
+    """
 
     samples: PositiveInt = 10
     baseline: bool = True
     wake_share: float = Field(0.5, ge=0)
     sleep_share: float = Field(0.5, ge=0)
+    sleep_rate: PositiveFloat = 1.0
+    sleeps: PositiveInt = 1
+    growth: tuple[tuple[PositiveInt, PositiveInt], ...] = ()
 
 
 class Metric(_Section):
@@ -61,6 +67,7 @@ class Metric(_Section):
     rows: int = Field(0, ge=0)
     damping: PositiveFloat = 0.2
     final_damping: PositiveFloat | None = None
+    adaptive: bool = False
     relative: bool = False
     solver: Literal["auto", "direct", "dual", "cg", "diagonal"] = "auto"
     iterations: PositiveInt = 4
@@ -97,6 +104,7 @@ class Evaluation(_Section):
     every: PositiveInt = 10
     rows: int = Field(2000, ge=0)
     test_samples: PositiveInt = 100
+    average: float = Field(0.0, ge=0, lt=1)
     patience: int = Field(0, ge=0)
 
 

@@ -50,13 +50,14 @@ class Direction(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the next step needs, and nothing else."""
+    """What the next step needs, and nothing else; `average` is that of the models so far, if one is kept."""
 
     model: Model
     objective: Carry
     direction: Carry
     optimizer: Carry
     steps: Int[Array, ""]
+    average: Model = ()
 
 
 class Info(NamedTuple):

@@ -4,9 +4,9 @@ method = objective + direction (metric and solve), then an optimiser: one line e
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
-import optax
 from jaxtyping import PRNGKeyArray
 
 from natgrad import config
@@ -15,6 +15,7 @@ from natgrad.metrics import per_unit
 from natgrad.models.bernoulli import BINARY, SIGNED
 from natgrad.models.helmholtz import Helmholtz, helmholtz
 from natgrad.objectives.bidirectional import bidirectional
+from natgrad.objectives.phases import sleep_only
 from natgrad.objectives.reweighted import reweighted
 from natgrad.objectives.wake_sleep import wake_sleep
 from natgrad.solvers.choice import Choice, always, automatic
@@ -22,6 +23,8 @@ from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
 from natgrad.solvers.krylov import conjugate_gradient
+from natgrad.updates.alternate import alternate
+from natgrad.updates.damping import levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES
 from natgrad.updates.natural import Schedule, natural
@@ -36,15 +39,22 @@ WEIGHTS = {
 }
 
 
+class Pace(NamedTuple):
+    """How a training goes: its learning rate and its number of steps."""
+
+    rate: Schedule
+    steps: int
+
+
 def _wake_sleep(settings: config.Objective) -> Objective:
-    return wake_sleep(settings.samples)
+    return wake_sleep(settings.samples, sleep_share=settings.sleep_rate)
 
 
 def _reweighted(settings: config.Objective) -> Objective:
     return reweighted(
         settings.samples,
         wake_share=settings.wake_share,
-        sleep_share=settings.sleep_share,
+        sleep_share=settings.sleep_share * settings.sleep_rate,
         baseline=settings.baseline,
     )
 
@@ -53,24 +63,24 @@ def _bidirectional(settings: config.Objective) -> Objective:
     return bidirectional(settings.samples, baseline=settings.baseline)
 
 
-def _steepest(settings: config.Config, rate: Schedule) -> Direction:
-    del settings, rate
+def _steepest(settings: config.Config, pace: Pace) -> Direction:
+    del settings, pace
     return steepest()
 
 
-def _natural(settings: config.Config, rate: Schedule) -> Direction:
+def _natural(settings: config.Config, pace: Pace) -> Direction:
     """The exact blocks, by the chosen solver."""
     chosen = settings.metric
-    return _natural_with(SOLVERS[chosen.solver](chosen), settings, rate)
+    return _natural_with(SOLVERS[chosen.solver](chosen), settings, pace)
 
 
-def _diagonal(settings: config.Config, rate: Schedule) -> Direction:
+def _diagonal(settings: config.Config, pace: Pace) -> Direction:
     """Only the blocks' diagonals."""
-    return _natural_with(always(diagonal()), settings, rate)
+    return _natural_with(always(diagonal()), settings, pace)
 
 
 Objectives = Callable[[config.Objective], Objective]
-Directions = Callable[[config.Config, Schedule], Direction]
+Directions = Callable[[config.Config, Pace], Direction]
 
 METHODS: dict[str, tuple[Objectives, Directions]] = {
     "ws": (_wake_sleep, _steepest),
@@ -107,9 +117,19 @@ SOLVERS: dict[str, Callable[[config.Metric], Choice]] = {
 def algorithm(settings: config.Config, steps: int) -> Algorithm:
     """The training method of a config, for a training of that many steps."""
     objective, direction = METHODS[settings.method]
-    rate = learning_rate(settings.optimizer, steps)
-    optimizer = OPTIMIZERS[settings.optimizer.name](rate, settings.optimizer.momentum)
-    return descent(objective(settings.objective), direction(settings, rate), optimizer)
+    pace = Pace(learning_rate(settings.optimizer, steps), steps)
+    optimizer = OPTIMIZERS[settings.optimizer.name](pace.rate, settings.optimizer.momentum)
+    chosen, average = settings.objective, settings.evaluation.average
+    main = descent(objective(chosen), direction(settings, pace), optimizer, average=average)
+    if chosen.sleeps == 1:
+        return main
+    share = chosen.sleep_rate * (1.0 if objective is _wake_sleep else chosen.sleep_share)
+    resting = settings.metric.model_copy(
+        update={"generation": "none", "recognition": "dreams", "kl_radius": 0.0}
+    )
+    asleep = settings.model_copy(update={"metric": resting})
+    extra = descent(sleep_only(chosen.samples, share), direction(asleep, pace), optimizer)
+    return alternate(main, extra, chosen.sleeps - 1)
 
 
 def learning_rate(settings: config.Optimizer, steps: int) -> Schedule:
@@ -118,18 +138,22 @@ def learning_rate(settings: config.Optimizer, steps: int) -> Schedule:
     return SCHEDULES[settings.schedule](settings.learning_rate, length, settings.final_fraction)
 
 
-def _natural_with(choose: Choice, settings: config.Config, rate: Schedule) -> Direction:
+def _natural_with(choose: Choice, settings: config.Config, pace: Pace) -> Direction:
     chosen = settings.metric
     metric = per_unit.fisher(
         GENERATION[chosen.generation], RECOGNITION[chosen.recognition], chosen.rows or None
     )
     if chosen.average:
         metric = per_unit.averaged(metric, chosen.average)
-    damping = optax.constant_schedule(chosen.damping)
-    direction = natural(metric, choose, damping, refresh=chosen.refresh, relative=chosen.relative)
+    adapt = levenberg_marquardt(pace.rate) if chosen.adaptive else None
+    final = (chosen.final_damping or chosen.damping) / chosen.damping
+    damping = SCHEDULES["exponential"](chosen.damping, max(pace.steps, 1), final)
+    direction = natural(
+        metric, choose, damping, refresh=chosen.refresh, relative=chosen.relative, adapt=adapt
+    )
     if chosen.momentum:
         direction = covector_momentum(direction, chosen.momentum)
-    return trust_region(direction, chosen.kl_radius, rate) if chosen.kl_radius else direction
+    return trust_region(direction, chosen.kl_radius, pace.rate) if chosen.kl_radius else direction
 
 
 def model(key: PRNGKeyArray, settings: config.Model, visible: int) -> Helmholtz:

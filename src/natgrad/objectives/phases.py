@@ -6,7 +6,7 @@ the weights of the wake samples and in the shares of the two lessons for recogni
 
     method                  weights of the wake samples      q-wake share    q-sleep share
     wake-sleep              1/S                              0               1
-    reweighted wake-sleep   w / sum w            [eq. 9]     1/2             1/2
+    reweighted wake-sleep   w / sum w            [nrws eq. 9]     1/2             1/2
     bidirectional           sqrt w / sum sqrt w              1               0
 
 All gradients are means over data rows and dreams, so that a learning rate does not depend on the
@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad import tree
 from natgrad.core import Estimate, Objective, stateless
 from natgrad.models import bernoulli, helmholtz
 from natgrad.models.bernoulli import Coding, Layer, Values
@@ -60,6 +61,20 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
         value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=0) - jnp.log(samples))
         effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=0))
         return Estimate(value, gradient(model, drawn, shares), drawn, {"effective_samples": effective})
+
+    return stateless(estimate)
+
+
+def sleep_only(samples: int, share: float) -> Objective:
+    """The sleep phase alone: recognition learns from dreams, generation rests."""
+
+    def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
+        dreams = helmholtz.dream(key, model, samples, batch.shape[1])
+        even = jnp.full((samples, batch.shape[1]), 1 / samples, batch.dtype)
+        taught = _recognition(model, dreams, share * even / batch.shape[1])  # [nrws eq. 11]
+        rest = tree.zeros((model.prior, model.generation))
+        value = -jnp.mean(helmholtz.log_recognition(model, dreams))
+        return Estimate(value, Helmholtz(*rest, taught, model.coding), Phases(dreams, even, dreams), {})
 
     return stateless(estimate)
 

@@ -6,9 +6,9 @@ from natgrad.core import Objective
 from natgrad.objectives.phases import Shares, Weights, two_phases
 
 
-def wake_sleep(samples: int = 10) -> Objective:
+def wake_sleep(samples: int = 10, *, sleep_share: float = 1.0) -> Objective:
     """Generation learns from recognition's samples, recognition from dreams."""
-    return two_phases(samples, uniform, Shares(wake=0.0, sleep=1.0))
+    return two_phases(samples, uniform, Shares(wake=0.0, sleep=sleep_share))
 
 
 def uniform(log_weights: Weights) -> Weights:

@@ -15,8 +15,17 @@ from natgrad import tree
 from natgrad.core import NON_FINITE, TAKEN, Algorithm, Batch, Direction, Info, Model, Objective, State, finite
 
 
-def descent(objective: Objective, direction: Direction, optimizer: optax.GradientTransformation) -> Algorithm:
-    """Compose an objective, a direction and an optax optimiser into a training method."""
+def descent(
+    objective: Objective,
+    direction: Direction,
+    optimizer: optax.GradientTransformation,
+    *,
+    average: float = 0.0,
+) -> Algorithm:
+    """Compose an objective, a direction and an optax optimiser into a training method.
+
+    With `average`, an exponential average of the models with that decay is kept for evaluation.
+    """
 
     def init(key: PRNGKeyArray, model: Model, batch: Batch) -> State:
         key_objective, key_direction = jax.random.split(key)
@@ -28,6 +37,7 @@ def descent(objective: Objective, direction: Direction, optimizer: optax.Gradien
             direction=direction.init(key_direction, model, estimate),
             optimizer=optimizer.init(model),
             steps=jnp.zeros((), jnp.int32),
+            average=model if average else (),
         )
 
     def step(key: PRNGKeyArray, state: State, batch: Batch) -> tuple[State, Info]:
@@ -37,7 +47,8 @@ def descent(objective: Objective, direction: Direction, optimizer: optax.Gradien
         update, optimized = optimizer.update(move, state.optimizer, state.model)
         model = optax.apply_updates(state.model, update)
         taken = finite(estimate.value, tree.vdot(update, update))
-        after = State(model, carry, measured, optimized, state.steps + 1)
+        mean = tree.blend(average, state.average, model) if average else ()
+        after = State(model, carry, measured, optimized, state.steps + 1, mean)
         kept = state._replace(steps=state.steps + 1)
         result = jnp.where(taken, TAKEN, NON_FINITE)
         info = Info(estimate.value, result, estimate.diagnostics, estimate.gradient, move, update, evidence)

@@ -41,9 +41,8 @@ def _natural(info: Info, evidence: Evidence) -> Scalars:
     for name in ("generation", "recognition"):
         stack = getattr(fisher, name)
         for number, blocks in enumerate(stack or ()):
-            layer = tuple(
-                getattr(tree_, name)[number] for tree_ in (evidence.factors, info.gradient, info.direction)
-            )
+            parts = (evidence.factors, evidence.gradient, evidence.solution)
+            layer = tuple(getattr(part, name)[number] for part in parts)
             found |= {f"{name}.{number}.{key}": value for key, value in _layer(blocks, *layer).items()}
     return found
 

@@ -21,6 +21,7 @@ from natgrad.models.bernoulli import Layer
 from natgrad.models.helmholtz import Helmholtz
 from natgrad.solvers.choice import Choice
 from natgrad.solvers.contract import Factor
+from natgrad.updates.damping import Adapt
 
 Schedule = Callable[[Int[Array, ""]], Any]
 
@@ -41,23 +42,32 @@ class Factors(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the next step needs: its number, the factors while frozen, what the metric carries."""
+    """For the next step: its number, the factors while frozen, the metric's carry, the damping's scale."""
 
     steps: Int[Array, ""]
     factors: Any
     metric: Any
+    scale: Float[Array, ""]
 
 
 class Evidence(NamedTuple):
-    """For diagnostics: the metric, the factors with their damping, the iterations of every solve."""
+    """For diagnostics: the metric, the factors with their damping, what was solved for and how."""
 
     fisher: Fisher
     factors: Factors
+    gradient: Helmholtz
+    solution: Helmholtz
     iterations: tuple[Any, ...]
 
 
 def natural(
-    metric: Metric, choose: Choice, damping: Schedule, *, refresh: int = 1, relative: bool = False
+    metric: Metric,
+    choose: Choice,
+    damping: Schedule,
+    *,
+    refresh: int = 1,
+    relative: bool = False,
+    adapt: Adapt | None = None,
 ) -> Direction:
     """The natural direction of a Helmholtz machine.
 
@@ -67,18 +77,20 @@ def natural(
         damping: a, as a function of the step.
         refresh: K, how many steps a factor serves.
         relative: measure the damping of a unit by its block's mean diagonal.
+        adapt: rescales the damping by how well steps keep their promise.
     """
 
-    def prepare(fisher: Fisher, steps: Array) -> Factors:
-        return _prepare(fisher, choose, jnp.asarray(damping(steps)), relative)
+    def prepare(fisher: Fisher, steps: Array, scale: Array) -> Factors:
+        return _prepare(fisher, choose, scale * jnp.asarray(damping(steps), scale.dtype), relative)
 
     def init(key: PRNGKeyArray, model: Helmholtz, estimate: Estimate) -> Kept:
         del key
         steps, carry = jnp.zeros((), jnp.int32), metric.init(model, estimate.samples)
+        scale = jnp.ones((), model.prior.dtype)
         if refresh == 1:
-            return Kept(steps, (), carry)
-        measure = lambda m, e, c: prepare(metric.measure(c, m, e.samples)[0], steps)  # noqa: E731
-        return Kept(steps, tree.zeros(jax.eval_shape(measure, model, estimate, carry)), carry)
+            return Kept(steps, (), carry, scale)
+        measure = lambda m, e, c: prepare(metric.measure(c, m, e.samples)[0], steps, scale)  # noqa: E731
+        return Kept(steps, tree.zeros(jax.eval_shape(measure, model, estimate, carry)), carry, scale)
 
     def apply(
         key: PRNGKeyArray, kept: Kept, model: Helmholtz, estimate: Estimate
@@ -86,13 +98,18 @@ def natural(
         del key
         fisher, carry = metric.measure(kept.metric, model, estimate.samples)
         if refresh == 1:
-            factors = prepare(fisher, kept.steps)
+            factors = prepare(fisher, kept.steps, kept.scale)
         else:
             due = kept.steps % refresh == 0
-            factors = jax.lax.cond(due, lambda: prepare(fisher, kept.steps), lambda: kept.factors)
+            renew = lambda: prepare(fisher, kept.steps, kept.scale)  # noqa: E731
+            factors = jax.lax.cond(due, renew, lambda: kept.factors)
         direction, iterations = _solve(fisher, factors, choose, estimate.gradient)
-        after = Kept(kept.steps + 1, () if refresh == 1 else factors, carry)
-        return direction, after, Evidence(fisher, factors, iterations)
+        scale = kept.scale
+        if adapt is not None:
+            length, _ = fisher_length(factors, estimate.gradient, direction)
+            scale = adapt(kept.steps, scale, model, estimate, direction, length)
+        after = Kept(kept.steps + 1, () if refresh == 1 else factors, carry, scale)
+        return direction, after, Evidence(fisher, factors, estimate.gradient, direction, iterations)
 
     return Direction(init, apply)
 
