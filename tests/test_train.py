@@ -263,7 +263,7 @@ def test_the_exact_divergence_is_recorded_where_the_law_is_known(place):
     settings = SETTINGS | {"epochs": 0, "batch_size": 32, "evaluation.rows": 10}
     run = natgrad.train(data="3by3", out=place / "law", **settings)
     law = load_data("3by3").law
-    expected = float(exact.divergence(run.model.parameters, law.patterns, law.probabilities))
+    expected = float(jax.jit(exact.divergence)(run.model.parameters, law.patterns, law.probabilities))
     assert run.trace[0]["kl"] == pytest.approx(expected, abs=1e-12)
     assert evaluate_run(run.folder, samples=10, rows=10)["kl"] == pytest.approx(expected, abs=1e-12)
 
@@ -280,7 +280,7 @@ def test_reweighted_wake_sleep_learns_three_by_three():
 
     def batch(key):
         chosen = jax.random.randint(key, (settings.training.batch_size,), 0, len(dataset.train))
-        return coding.value(batches.draw(key, rows, chosen, jnp.float64), jnp.float64)
+        return coding.value(batches.draw(key, rows, chosen), jnp.float32)
 
     def learn(key):
         key_model, key_state, key_steps = jax.random.split(key, 3)
@@ -293,5 +293,6 @@ def test_reweighted_wake_sleep_learns_three_by_three():
         state, _ = jax.lax.scan(step, algorithm.init(key_state, model, batch(key)), jnp.arange(STEPS))
         return exact.divergence(state.model, dataset.law.patterns, dataset.law.probabilities)
 
-    keys = jax.vmap(generator.key)(jnp.arange(SEEDS))
-    assert np.median(jax.jit(jax.vmap(learn))(keys)) < 0.2
+    with jax.enable_x64(False):  # as users train
+        divergences = jax.jit(jax.vmap(learn))(jax.vmap(generator.key)(jnp.arange(SEEDS)))
+    assert np.median(divergences) < 0.2
