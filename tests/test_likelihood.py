@@ -1,6 +1,7 @@
 """Likelihoods against enumeration: exact ones to rounding, sampled ones within their own errors."""
 
 from functools import cache
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ def machine(sizes=(4, 3, 2), coding=SIGNED):
 
 
 def zeros(*sizes):
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    pairs = list(pairwise(sizes))
     down = tuple(Layer(jnp.zeros((low, up)), jnp.zeros(low)) for low, up in pairs)
     up = tuple(Layer(jnp.zeros((up, low)), jnp.zeros(up)) for low, up in pairs)
     return Helmholtz(jnp.zeros(sizes[-1]), down, up)

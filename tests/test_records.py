@@ -170,7 +170,7 @@ def test_folders_that_cannot_be_used_are_said(tmp_path):
     ):
         folder.create(tmp_path, settings)
     for place in (tmp_path / "file", tmp_path / "file" / "run", "/proc/natgrad/run"):
-        with pytest.raises(InputError, match=r"cannot write the run to .*: .*; give a folder you may write"):
+        with pytest.raises(InputError, match=r"cannot write the run to .*: .*; give another --out"):
             folder.create(place, settings)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
     assert folder.create(tmp_path / "empty", settings) == tmp_path / "empty"

@@ -79,6 +79,7 @@ def run_config(
     settings: config.Config, *, out: str | Path | None = None, watch: Watcher | None = None
 ) -> Run:
     """Train by a complete config. Nothing is written before the data have been read and found good."""
+    folder.check(out)
     _choose_device(settings.training.device)
     dataset = load_data(
         settings.data.name,

@@ -23,6 +23,7 @@ app = App(
     help="Natural gradients for probabilistic models: train, evaluate and look at Helmholtz machines.",
     version=natgrad.__version__,
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 app.command(commands.train)
 app.command(commands.evaluate)

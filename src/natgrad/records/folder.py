@@ -17,18 +17,29 @@ from natgrad import config
 from natgrad.errors import InputError
 
 
+def check(out: str | Path | None) -> None:
+    """Refuse, before any work, a folder that cannot become a run."""
+    if out is None:
+        return
+    folder = Path(out)
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if nearest == folder and folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"the output folder {folder} is not empty; give another --out or remove it")
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(
+            f"cannot write the run to {folder}: {nearest} is not a folder you may write; give another --out"
+        )
+
+
 def create(out: str | Path | None, settings: config.Config) -> Path:
     """Make the folder of a new run and write its config; by default `runs/<data>-<method>-<number>`."""
     folder = Path(out) if out is not None else _fresh(settings)
+    check(folder)
     try:
-        if folder.is_dir() and any(folder.iterdir()):
-            raise InputError(f"the output folder {folder} is not empty; give another --out or remove it")
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / "config.toml", config.dump(settings))
     except OSError as error:
-        raise InputError(
-            f"cannot write the run to {folder}: {error.strerror}; give a folder you may write"
-        ) from None
+        raise InputError(f"cannot write the run to {folder}: {error.strerror}; give another --out") from None
     return folder
 
 
