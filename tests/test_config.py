@@ -1,5 +1,6 @@
 """Settings: complete, round-tripped, and one sentence for every mistake."""
 
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -14,6 +15,10 @@ def test_defaults_are_complete_and_survive_toml(tmp_path):
     whole = config.resolve({})
     (tmp_path / "c.toml").write_text(config.dump(whole))
     assert config.resolve({}, tmp_path / "c.toml") == whole
+    written = tomllib.loads((tmp_path / "c.toml").read_text())
+    assert {name for section in written.values() if isinstance(section, dict) for name in section} >= {
+        "layers", "samples", "learning_rate", "epochs", "batch_size", "chunk", "split_seed", "test_samples"
+    }  # fmt: skip
 
 
 def test_every_setting_survives_toml(tmp_path):

@@ -13,6 +13,7 @@ import oracles
 from cases import CODINGS, SIZES
 from natgrad.errors import InputError
 from natgrad.evaluate import exact, importance
+from natgrad.models import helmholtz
 from natgrad.models.bernoulli import SIGNED, Layer
 from natgrad.models.helmholtz import Helmholtz
 
@@ -121,6 +122,27 @@ def weight_spread(model, visible):
         joint = [(oracles.log_joint(m, [x, *h]), oracles.log_recognition(m, [x, *h])) for h in hidden]
         variances.append(sum(np.exp(2 * (p - log_p) - q) for p, q in joint) - 1)
     return np.sqrt(np.mean(variances))
+
+
+@pytest.mark.parametrize(("samples", "chunk"), [(7, 3), (6, 3), (1, 1), (5, 5)])
+def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
+    """The same weights drawn apart: their mean, and the relative variance of that mean."""
+    model, key = machine((3, 2)), jax.random.key(4)
+    visible, _ = every_row(model)
+    value, variance = importance._estimate(key, model, visible, samples, chunk=chunk)
+    turns = [jax.random.fold_in(key, turn) for turn in range(-(-samples // chunk))]
+    drawn = [helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)) for turn in turns]
+    weights = np.exp(np.concatenate(drawn)[:samples])
+    np.testing.assert_allclose(value, np.log(weights.mean(axis=0)), atol=1e-10)
+    relative = weights.var(axis=0) / samples / weights.mean(axis=0) ** 2
+    np.testing.assert_allclose(variance, relative, atol=1e-10)
+
+
+def test_every_portion_draws_anew():
+    model = machine((3, 2))
+    visible = jnp.tile(every_row(model)[0][:, :1], (1, 501))
+    got = importance.log_likelihood(jax.random.key(2), model, visible, samples=3)
+    assert got.rows[0] != got.rows[500]
 
 
 def test_every_chunk_draws_anew():
