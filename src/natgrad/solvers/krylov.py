@@ -11,31 +11,31 @@ inputs the same iteration runs in sample space, on vectors of one number per row
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natgrad.metrics.blocks import Blocks, UnitBlocks, dot, scaled
+from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
 from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
 from natgrad.solvers.dual import DualFactor, gram, lift
 
-V = TypeVar("V", Layer, Array)
+Vectors = Float[Array, "out side"]
 
 
 class Primal(NamedTuple):
-    """What an iteration over parameters needs: the rows and the deflated direction."""
+    """What an iteration over parameters needs: the rows with their bias, and the deflated direction."""
 
-    blocks: UnitBlocks
+    rows: Float[Array, "side row"]
+    curvature: Float[Array, "out row"]
     damping: Damping
-    mean: Layer
+    mean: Float[Array, " side"]
     deflation: Float[Array, " out"]
 
 
-def conjugate_gradient(iterations: int = 4) -> Solver:
-    """A fixed number of preconditioned iterations for every layer."""
+def conjugate_gradient(iterations: int = 3) -> Solver:
+    """A fixed number of preconditioned iterations for every layer; twice as many in sample space."""
 
     def solve(factor: Primal | DualFactor, gradient: Layer) -> Solution:
         if isinstance(factor, Primal):
@@ -46,83 +46,79 @@ def conjugate_gradient(iterations: int = 4) -> Solver:
 
 
 def _prepare(blocks: Blocks, damping: Damping) -> Primal | DualFactor:
-    rows = needs_rows(blocks, "cg")
-    if rows.inputs.shape[1] < rows.size:
-        return DualFactor(rows, jnp.sqrt(rows.curvature), gram(rows), damping)
-    total = rows.curvature.sum(axis=1)
-    shared = rows.curvature.sum(axis=0) / total.sum()
-    mean = rows.inputs @ shared
-    length = mean @ mean + 1
-    square = (rows.inputs**2).sum(axis=0) @ shared + 1
-    bulk = jnp.maximum(square - length, 0) / rows.size
+    found = needs_rows(blocks, "cg")
+    if found.inputs.shape[1] < found.size:
+        return DualFactor(found, jnp.sqrt(found.curvature), gram(found), damping)
+    return _primal(found, damping)
+
+
+def _primal(blocks: UnitBlocks, damping: Damping) -> Primal:
+    rows = jnp.concatenate([blocks.inputs, jnp.ones_like(blocks.inputs[:1])])
+    total = blocks.curvature.sum(axis=1)
+    shared = blocks.curvature.sum(axis=0) / total.sum()
+    mean = rows @ shared
+    length = mean @ mean
+    bulk = jnp.maximum((rows**2).sum(axis=0) @ shared - length, 0) / blocks.size
     deflation = total / (damping + total * (bulk + length))
-    return Primal(rows, damping, Layer(mean[None], jnp.ones_like(mean[:1])), deflation)
+    return Primal(rows, blocks.curvature, damping, mean, deflation)
 
 
 def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
-    mean = factor.mean
+    rows, curvature, damping, mean, deflation = factor
 
-    def precondition(r: Layer) -> Layer:
-        along = factor.deflation * (r.weight @ mean.weight[0] + r.bias)
-        return Layer(r.weight - along[:, None] * mean.weight, r.bias - along)
+    def curve(p: Vectors) -> tuple[Array, Callable[[], Vectors]]:
+        response = p @ rows
+        bent = curvature * response
+        energy = (bent * response).sum(axis=1) + damping * (p * p).sum(axis=1)
+        return energy, lambda: bent @ rows.T + damping[:, None] * p
 
-    def curve(p: Layer) -> tuple[Array, Callable[[], Layer]]:
-        response = factor.blocks.responses(p)
-        bent = factor.blocks.curvature * response
-        energy = (bent * response).sum(axis=1) + factor.damping * dot(p, p)
-        return energy, lambda: _add(factor.blocks.gather(bent), factor.damping, p)
-
-    return _iterate(curve, precondition, dot, gradient, iterations)
+    return split(_iterate(curve, Deflation(deflation, mean[None]), join(gradient), iterations))
 
 
 def _over_samples(factor: DualFactor, gradient: Layer, iterations: int) -> Layer:
     root, damping = factor.root, factor.damping
     level = factor.inner.mean()
-    deflation = level / (damping + level * (root**2).sum(axis=1))
+    deflation = level / (damping + level * (root * root).sum(axis=1))
 
-    def precondition(r: Array) -> Array:
-        return r - (deflation * (root * r).sum(axis=1))[:, None] * root
-
-    def curve(p: Array) -> tuple[Array, Callable[[], Array]]:
+    def curve(p: Vectors) -> tuple[Array, Callable[[], Vectors]]:
         product = root * ((root * p) @ factor.inner) + damping[:, None] * p
         return (p * product).sum(axis=1), lambda: product
 
-    inner = _iterate(curve, precondition, _row_dot, root * factor.blocks.responses(gradient), iterations)
-    return lift(factor, gradient, inner)
+    seen = root * factor.blocks.responses(gradient)
+    return lift(factor, gradient, _iterate(curve, Deflation(deflation, root), seen, iterations))
+
+
+class Deflation(NamedTuple):
+    """A preconditioner r -> r - strength (axis . r) axis, with one axis for all units or one each."""
+
+    strength: Float[Array, " out"]
+    axis: Float[Array, "axes side"]
 
 
 def _iterate(
-    curve: Callable[[V], tuple[Array, Callable[[], V]]],
-    precondition: Callable[[V], V],
-    inner: Callable[[V, V], Array],
-    right: V,
+    curve: Callable[[Vectors], tuple[Array, Callable[[], Vectors]]],
+    deflation: Deflation,
+    right: Vectors,
     iterations: int,
-) -> V:
+) -> Vectors:
     """Preconditioned conjugate gradients; the last iteration needs no product, only its step length."""
-    solution = jax.tree.map(jnp.zeros_like, right)
-    residual = right
-    direction = preconditioned = precondition(right)
-    strength = inner(residual, preconditioned)
+    strength, axis = deflation
+
+    def precondition(r: Vectors) -> tuple[Vectors, Array]:
+        along = (r * axis).sum(axis=1)
+        taken = strength * along
+        return r - taken[:, None] * axis, (r * r).sum(axis=1) - taken * along
+
+    solution, residual = jnp.zeros_like(right), right
+    direction, power = precondition(right)
     for turn in range(iterations):
         energy, product = curve(direction)
-        step = strength / jnp.where(energy > 0, energy, 1)
-        solution = _add(solution, step, direction)
+        step = power / jnp.where(energy > 0, energy, 1)
+        solution = solution + step[:, None] * direction
         if turn + 1 == iterations:
             break
-        residual = _add(residual, -step, product())
-        preconditioned = precondition(residual)
-        renewed = inner(residual, preconditioned)
-        direction = _add(preconditioned, renewed / jnp.where(strength > 0, strength, 1), direction)
-        strength = renewed
+        residual = residual - step[:, None] * product()
+        corrected, renewed = precondition(residual)
+        direction = corrected + (renewed / jnp.where(power > 0, power, 1))[:, None] * direction
+        power = renewed
     return solution
-
-
-def _add(left: V, factor: Array, right: V) -> V:
-    """left + factor * right, a factor per unit."""
-    if isinstance(right, Layer):
-        return jax.tree.map(jnp.add, left, scaled(factor, right))
-    return left + factor[:, None] * right
-
-
-def _row_dot(left: Array, right: Array) -> Array:
-    return (left * right).sum(axis=1)
