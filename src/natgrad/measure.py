@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+from jaxtyping import Array, PRNGKeyArray
+
 from natgrad import generator
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
-from natgrad.evaluate import exact, importance
+from natgrad.evaluate import bidirectional, exact, importance, spectrum
 from natgrad.evaluate.monitor import SMALL, held_out
 from natgrad.evaluate.pictures import save_samples
+from natgrad.models.helmholtz import Helmholtz
 from natgrad.training import load
 
 
@@ -37,9 +40,48 @@ def evaluate_run(
         "samples": samples,
         "rows": test.shape[1],
     }
+    if found.config.method in {"bihm", "nbihm"}:
+        result |= _bidirectional(generator.key(seed), model, visible, samples)
     if dataset.law is not None and sum(model.sizes[1:]) <= SMALL:
         result["kl"] = float(exact.divergence(model, dataset.law.patterns, dataset.law.probabilities))
     return result
+
+
+def _bidirectional(key: PRNGKeyArray, model: Helmholtz, visible: Array, samples: int) -> dict[str, Any]:
+    """log p* without and with its normaliser; the published number is the one without."""
+    rows = bidirectional.log_unnormalised(key, model, visible, samples=samples)
+    z2 = bidirectional.normaliser(key, model)
+    return {
+        "test_ll_star_unnormalised": float(rows.mean()),
+        "log_z2": z2.log_z2,
+        "log_z2_se": z2.se,
+        "test_ll_star": float(rows.mean()) - z2.log_z2,
+    }
+
+
+def fisher_run(
+    run: str | Path, *, rows: int = 2000, seed: int = 0, out: str | Path | None = None
+) -> dict[str, Any]:
+    """Write a picture of the Fisher of a run's model; return its spectra in numbers, layer by layer."""
+    found = load(run)
+    stacks = spectrum.dream_fisher(generator.key(seed), found.model.parameters, rows)
+    place = Path(out) if out is not None else found.folder / "fisher.png"
+    values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
+    spectrum.picture(place, stacks, values)
+    damping = found.config.metric.damping
+    count = found.config.training.batch_size * found.config.objective.samples
+    layers = [
+        {"network": name, "layer": number} | row
+        for name, stack in stacks.items()
+        for number, row in enumerate(spectrum.summary(stack, values[name], damping, count))
+    ]
+    return {
+        "run": str(found.folder),
+        "picture": str(place),
+        "damping": damping,
+        "rows": rows,
+        "layers": layers,
+    }
 
 
 def sample_run(

@@ -245,7 +245,8 @@ class Session:
         """What a reader wants to know at the end, from the last row."""
         named = {"run": str(place), "method": self.settings.method, "data": self.dataset.name}
         counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
-        measured = {key: value for key, value in row.items() if key not in {"epoch", "step", "seconds"}}
+        apart = {"epoch", "step", "seconds"}
+        measured = {key: value for key, value in row.items() if key not in apart and "." not in key}
         return named | counted | {"compile_seconds": round(self.compile_seconds, 3)} | measured
 
     def _finish(self, place: Path) -> Run:

@@ -106,6 +106,27 @@ def sample(
     return _print(sample_run(run, number=number, seed=seed, out=out), json=json, title=str(run))
 
 
+def fisher(
+    run: Path, *, rows: Number = 2000, seed: Number = 0, out: Path | None = None, json: Json = False
+) -> None:
+    """Look at the Fisher matrix of a run's model: blocks, spectra, condition, memory of every solver.
+
+    Parameters
+    ----------
+    run
+        A run folder.
+    rows
+        How many dreams to estimate it from.
+    seed
+        Decides the dreams.
+    out
+        The picture; by default fisher.png in the run folder.
+    """
+    from natgrad.measure import fisher_run
+
+    _print(fisher_run(run, rows=rows, seed=seed, out=out), json=json, title=str(run), show=_table_of_layers)
+
+
 def data_list(*, json: Json = False) -> None:
     """List the data sets, and where they are."""
     from natgrad.cli.data import list_sets
@@ -150,6 +171,13 @@ def _print(
 
         (show or facts(title))(result)
     sys.stdout.flush()
+
+
+def _table_of_layers(result: dict[str, Any]) -> None:
+    from natgrad.cli.tables import rows
+
+    rows(result["layers"])
+    print(f"damping {result['damping']}, {result['rows']} dreams; picture: {result['picture']}")
 
 
 def _table_of_sets(result: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ app = App(
 app.command(commands.train)
 app.command(commands.evaluate)
 app.command(commands.sample)
+app.command(commands.fisher)
 data = App(name="data", help="List, fetch and check data sets.")
 data.command(commands.data_list, name="list")
 data.command(commands.data_get, name="get")
