@@ -3,7 +3,7 @@
     python -m experiments.grid experiments/nrws_choices/config.toml [--workers 2]
 
 A trial is one `natgrad.train` in a process of its own, on a core of its own. Its curve is appended
-to `results.jsonl` beside the config when it is done; trials found there are not run again.
+to a `.jsonl` file beside the config when it is done; trials found there are not run again.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def run(trial: dict) -> dict:
 
 def run_all(path: Path, workers: int) -> None:
     """Keep every worker's core busy until all trials are done."""
-    results = path.with_name("results.jsonl")
+    results = path.with_suffix(".jsonl")
     done = {key(json.loads(line)) for line in results.read_text().splitlines()} if results.exists() else set()
     waiting = [trial for trial in trials(tomllib.loads(path.read_text())) if key(trial) not in done]
     print(f"{len(waiting)} trials to run, {len(done)} done", flush=True)
