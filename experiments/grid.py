@@ -60,7 +60,16 @@ def run_all(path: Path, workers: int) -> None:
         for core in cores:
             if core not in running and waiting:
                 trial = waiting.pop(0)
-                command = ["taskset", "-c", str(core), sys.executable, "-m", "experiments.grid", "--trial", json.dumps(trial)]
+                command = [
+                    "taskset",
+                    "-c",
+                    str(core),
+                    sys.executable,
+                    "-m",
+                    "experiments.grid",
+                    "--trial",
+                    json.dumps(trial),
+                ]
                 running[core] = subprocess.Popen(command, stdout=subprocess.PIPE, text=True), trial
         for core, (process, trial) in list(running.items()):
             if process.poll() is not None:

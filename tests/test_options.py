@@ -1,0 +1,238 @@
+"""What goes beyond the plain step: adaptive damping, sleep-well, averages, bidirectional machines."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import oracles
+from cases import CODINGS, machine
+from natgrad import config, registry, tree
+from natgrad.core import Algorithm, Info, State, steepest
+from natgrad.evaluate import bidirectional as evaluation
+from natgrad.metrics import per_unit
+from natgrad.models import helmholtz
+from natgrad.objectives.bidirectional import bidirectional, half_exponent
+from natgrad.objectives.phases import sleep_only
+from natgrad.objectives.reweighted import reweighted
+from natgrad.objectives.wake_sleep import wake_sleep
+from natgrad.solvers.choice import always
+from natgrad.solvers.direct import direct
+from natgrad.updates.alternate import alternate
+from natgrad.updates.damping import levenberg_marquardt, reduction_ratio
+from natgrad.updates.descent import descent
+from natgrad.updates.natural import fisher_length, natural
+
+pytestmark = pytest.mark.timeout(200)
+DREAMS = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_from_dreams)
+
+
+def batch_of(model, rows=6):
+    on = jax.random.bernoulli(jax.random.key(3), 0.5, (model.sizes[0], rows))
+    return model.coding.value(on, jnp.float64)
+
+
+def vector(model):
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(model)])
+
+
+def test_reduction_ratio_tends_to_one_for_small_steps():
+    model = machine()
+    estimate, _ = reweighted(30).estimate(jax.random.key(0), (), model, batch_of(model))
+    method = natural(DREAMS, always(direct()), optax.constant_schedule(0.1))
+    carry = method.init(jax.random.key(0), model, estimate)
+    direction, _, evidence = method.apply(jax.random.key(0), carry, model, estimate)
+    length, _ = fisher_length(evidence.factors, estimate.gradient, direction)
+    gaps = [
+        abs(float(reduction_ratio(model, estimate, direction, jnp.asarray(r), length)) - 1)
+        for r in (1e-2, 1e-3)
+    ]
+    assert gaps[1] < 1e-2
+    assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.3)  # first order in the rate
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(1e-4, 1 / 1.1), (50.0, 1.1)])
+def test_damping_adapts_to_how_steps_do(rate, expected):
+    """A tiny step does what was promised: less damping. A huge one does not: more."""
+    model = machine()
+    adapt = levenberg_marquardt(optax.constant_schedule(rate), every=2)
+    method = natural(DREAMS, always(direct()), optax.constant_schedule(0.1), adapt=adapt)
+    estimate, _ = reweighted(30).estimate(jax.random.key(0), (), model, batch_of(model))
+    carry = method.init(jax.random.key(0), model, estimate)
+    scales = []
+    for _ in range(3):
+        _, carry, evidence = method.apply(jax.random.key(0), carry, model, estimate)
+        scales.append(float(carry.scale))
+    np.testing.assert_allclose(
+        scales, [expected, expected, expected**2], rtol=1e-6
+    )  # judged at steps 0 and 2
+    np.testing.assert_allclose(evidence.factors.generation[0].damping, 0.1 * expected, rtol=1e-6)
+
+
+def test_sleep_only_is_the_sleep_lesson():
+    """The same dreams give wake-sleep's recognition gradient, and nothing to generation."""
+    model = machine()
+    batch = batch_of(model)
+    key = jax.random.key(5)
+    asleep, _ = sleep_only(4, 1.0).estimate(key, (), model, batch)
+    both, _ = wake_sleep(4).estimate(key, (), model, batch)
+    dreams = helmholtz.dream(key, model, 4, 6)
+    np.testing.assert_array_equal(vector(asleep.samples.dreams.values), vector(dreams.values))
+    assert np.abs(vector((asleep.gradient.prior, asleep.gradient.generation))).max() == 0
+    expected = 0.0
+    m = oracles.numpy_model(model)
+    for s in range(4):
+        for r in range(6):
+            layers = [np.asarray(model.coding.on(value[:, s, r])) for value in dreams.values]
+            expected = expected - oracles.flatten(None, [], oracles.recognition_score(m, layers)) / 24
+    np.testing.assert_allclose(vector(asleep.gradient.recognition), expected, atol=1e-12)
+    assert vector(both.gradient.recognition).shape == expected.shape
+
+
+def counting(amount: float) -> Algorithm:
+    """A method that adds a number to the model."""
+
+    def init(key, model, batch):
+        return State(model, (), (), (), jnp.zeros((), jnp.int32))
+
+    def step(key, state, batch):
+        model = jax.tree.map(lambda leaf: leaf + amount, state.model)
+        zero = jnp.zeros(())
+        return state._replace(model=model, steps=state.steps + 1), Info(
+            zero, zero, {}, model, model, model, ()
+        )
+
+    return Algorithm(init, step)
+
+
+def test_alternate_takes_the_extra_steps_first():
+    both = alternate(counting(1.0), counting(10.0), 3)
+    state = both.init(jax.random.key(0), jnp.zeros(2), None)
+    for turn in range(2):
+        state, _ = jax.jit(both.step)(jax.random.key(turn), state, jnp.zeros(1))
+    np.testing.assert_allclose(state.model, 2 * (3 * 10 + 1))
+    assert int(state.steps) == 2
+    assert int(state.objective[1].steps) == 6
+
+
+def test_average_of_models():
+    model = machine()
+    batch = batch_of(model)
+    method = descent(reweighted(3), steepest(), optax.sgd(0.1), average=0.9)
+    state = method.init(jax.random.key(0), model, batch)
+    expected = state.model
+    for turn in range(3):
+        state, _ = method.step(jax.random.key(turn), state, batch)
+        expected = tree.blend(0.9, expected, state.model)
+    np.testing.assert_allclose(vector(state.average), vector(expected), rtol=1e-12)
+
+
+def test_half_exponent_weights():
+    model = machine()
+    drawn = helmholtz.wake(jax.random.key(1), model, batch_of(model), 5)
+    log_weights = np.asarray(helmholtz.log_weights(model, drawn))
+    root = np.sqrt(np.exp(log_weights))
+    np.testing.assert_allclose(half_exponent(jnp.asarray(log_weights)), root / root.sum(axis=0), atol=1e-12)
+
+
+def star(m):
+    """(sum_h sqrt(p(x, h) q(h | x)))^2 of every x, by enumeration."""
+    found = []
+    for x in oracles.all_states(m["sizes"][0]):
+        terms = [
+            np.exp(0.5 * (oracles.log_joint(m, [x, *h]) + oracles.log_recognition(m, [x, *h])))
+            for h in oracles.hidden_states(m)
+        ]
+        found.append(np.sum(terms) ** 2)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_bidirectional_gradient_is_that_of_the_star_model(coding):
+    """With many samples, the gradient of -log of the unnormalised p*(x) in both networks."""
+    model = machine((3, 2), CODINGS[coding], spread=0.3)
+    batch = batch_of(model, rows=1)
+
+    def loss(model):
+        states = jnp.stack(
+            [jnp.asarray(h[0]) for h in oracles.hidden_states(oracles.numpy_model(model0))], axis=1
+        )
+        values = (batch[:, None, :], model.coding.value(states, jnp.float64)[:, :, None])
+        drawn = everything(model, values)
+        half = 0.5 * (helmholtz.log_joint(model, drawn) + helmholtz.log_recognition(model, drawn))
+        return -2 * jax.nn.logsumexp(half)
+
+    model0 = model
+    exact = jax.grad(loss)(model)
+    found, _ = bidirectional(400_000, baseline=False).estimate(jax.random.key(0), (), model, batch)
+    np.testing.assert_allclose(vector(found.gradient), vector(exact), atol=0.01)
+
+
+def everything(model, values):
+    from natgrad.models import bernoulli
+
+    generation = (bernoulli.logits(model.generation[0], values[1]), model.prior[:, None, None])
+    return helmholtz.Pass(values, generation, (bernoulli.logits(model.recognition[0], values[0]),))
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_star_likelihood_and_its_normaliser(coding):
+    model = machine((3, 2, 2), CODINGS[coding], spread=0.3)
+    exact = star(oracles.numpy_model(model))
+    z2 = evaluation.normaliser(jax.random.key(0), model, draws=40_000, inner=5)
+    assert z2.log_z2 < 0
+    assert abs(z2.log_z2 - np.log(exact.sum())) < 5 * z2.se
+    assert z2.se < 0.02
+    rows = jnp.asarray(np.array(oracles.all_states(3)).T)
+    found = evaluation.log_unnormalised(
+        jax.random.key(1), model, model.coding.value(rows, jnp.float64), samples=50_000
+    )
+    np.testing.assert_allclose(found, np.log(exact), atol=0.02)
+
+
+@pytest.mark.parametrize("method", registry.METHODS)
+def test_every_method_takes_a_finite_step(method):
+    """From the config to a step, with the options that compose."""
+    settings = config.resolve({"method": method, "layers": (3, 2), "samples": 4, "damping": 0.3})
+    algorithm = registry.algorithm(settings, 100)
+    model = registry.model(jax.random.key(0), settings.model, 4)
+    batch = batch_of(model, rows=5)
+    state = algorithm.init(jax.random.key(1), model, batch)
+    after, info = algorithm.step(jax.random.key(2), state, batch)
+    assert int(info.result) == 0
+    assert 0 < np.abs(vector(after.model) - vector(model)).max() < 10
+
+
+def test_diagonal_method_is_the_natural_one_with_the_diagonal_solver():
+    steps = []
+    for settings in ({"method": "dnrws"}, {"method": "nrws", "solver": "diagonal"}):
+        resolved = config.resolve(settings | {"layers": (3, 2), "samples": 4, "learning_rate": 0.1})
+        algorithm = registry.algorithm(resolved, 10)
+        model = registry.model(jax.random.key(0), resolved.model, 4)
+        batch = batch_of(model)
+        steps.append(
+            algorithm.step(jax.random.key(2), algorithm.init(jax.random.key(1), model, batch), batch)[0]
+        )
+    np.testing.assert_array_equal(vector(steps[0].model), vector(steps[1].model))
+
+
+@pytest.mark.parametrize("method", ["rws", "nrws"])
+def test_sleep_well_moves_recognition_more(method):
+    moved = []
+    for sleeps in (1, 4):
+        settings = config.resolve(
+            {
+                "method": method,
+                "layers": (3, 2),
+                "samples": 4,
+                "objective.sleeps": sleeps,
+                "learning_rate": 0.05,
+            }
+        )
+        algorithm = registry.algorithm(settings, 10)
+        model = registry.model(jax.random.key(0), settings.model, 4)
+        batch = batch_of(model)
+        after, _ = algorithm.step(jax.random.key(2), algorithm.init(jax.random.key(1), model, batch), batch)
+        moved.append(np.linalg.norm(vector(after.model.recognition) - vector(model.recognition)))
+    assert moved[1] > 2 * moved[0]
