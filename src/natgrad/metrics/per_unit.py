@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks
+from natgrad.models import bernoulli
 from natgrad.models.bernoulli import Layer, Values
 from natgrad.models.helmholtz import Helmholtz
 from natgrad.objectives.phases import Phases
@@ -158,5 +159,5 @@ def _even(weights: RowWeights) -> RowWeights:
 
 def _curvature(logit: Array) -> Array:
     """p (1 - p), the derivative of the logistic function."""
-    probability = jax.nn.sigmoid(logit)
+    probability = bernoulli.probability(logit)
     return probability * (1 - probability)

@@ -8,7 +8,6 @@ logits: no probability is ever clipped. Arrays are [unit, sample, row] (see `nat
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -71,14 +70,24 @@ def log_prob(logit: Values, on: Values) -> Float[Array, "sample row"]:
     1 + exp(-|a|) in [1, 2]; a hundred of them cannot overflow.
     """
     linear = (on * logit - jnp.maximum(logit, 0)).sum(axis=0)
-    factors = 1 + jnp.exp(-jnp.abs(logit))
+    factors = 1 + _tail(logit)
     chunks = [factors[start : start + 100] for start in range(0, logit.shape[0], 100)]
     return linear - sum(jnp.log(jnp.prod(chunk, axis=0)) for chunk in chunks)
 
 
+def probability(logit: Array) -> Array:
+    """sigmoid(logit), from the same exponential as the log-probability: one is enough for both."""
+    tail = _tail(logit)
+    return jnp.where(logit >= 0, 1, tail) / (1 + tail)
+
+
 def draw(uniform: Values, logit: Values, coding: Coding) -> Values:
     """Values of a layer with the given logits, from uniform numbers in [0, 1)."""
-    return coding.value(uniform < jax.nn.sigmoid(logit), logit.dtype)  # ~ Bernoulli(sigmoid(logit))
+    return coding.value(uniform < probability(logit), logit.dtype)  # ~ Bernoulli(sigmoid(logit))
+
+
+def _tail(logit: Array) -> Array:
+    return jnp.exp(-jnp.abs(logit))
 
 
 def fresh(key: PRNGKeyArray, inputs: int, units: int, weights: Initializer, bias: float) -> Layer:

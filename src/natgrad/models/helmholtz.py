@@ -22,6 +22,9 @@ from natgrad.tree import map_layers, pytree, static
 GLOROT = jax.nn.initializers.glorot_normal(in_axis=1, out_axis=0)  # truncated, variance 2 / (in + out)
 
 
+PORTIONS = 2  # turns of the loop that makes uniform numbers
+
+
 @pytree
 class Helmholtz:
     """Two sigmoid belief networks over the same units."""
@@ -123,7 +126,14 @@ def log_weights(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
 def _uniforms(
     key: PRNGKeyArray, sizes: Sequence[int], samples: int, rows: int, dtype: jnp.dtype
 ) -> list[Array]:
-    """Uniform numbers for several layers, from one call: many calls compile slowly."""
-    numbers = jax.random.uniform(key, (sum(sizes), samples, rows), dtype)
+    """Uniform numbers for several layers, from one call: many calls compile slowly.
+
+    They are made in a loop of two turns, which the compiler cannot copy into every user of a number:
+    drawing the same numbers again and again was a fifth of a step.
+    """
+    keys = jax.random.split(key, PORTIONS)
+    rows_each = -(-sum(sizes) // PORTIONS)
+    portions = jax.lax.map(lambda k: jax.random.uniform(k, (rows_each, samples, rows), dtype), keys)
+    numbers = portions.reshape(-1, samples, rows)
     edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
     return [numbers[start:stop] for start, stop in pairwise(edges)]

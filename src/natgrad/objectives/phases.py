@@ -105,4 +105,4 @@ def _recognition(model: Helmholtz, drawn: Pass, weights: Array) -> tuple[Layer, 
 
 def _residual(coding: Coding, weights: Array) -> Callable[[Values, Values], Values]:
     """The gradient of -log p with respect to a logit, sigmoid(a) - y in either coding, times weights."""
-    return lambda logit, value: weights * (jax.nn.sigmoid(logit) - coding.on(value))
+    return lambda logit, value: weights * (bernoulli.probability(logit) - coding.on(value))
