@@ -70,7 +70,7 @@ class Metric(_Section):
     adaptive: bool = False
     relative: bool = False
     solver: Literal["auto", "direct", "dual", "cg", "diagonal"] = "auto"
-    iterations: PositiveInt = 4
+    iterations: PositiveInt = 3
     refresh: PositiveInt = 1
     average: float = Field(0.0, ge=0, lt=1)
     momentum: float = Field(0.0, ge=0, lt=1)
@@ -81,7 +81,7 @@ class Optimizer(_Section):
     """What is done with the direction; the schedule runs over the whole training, or `decay_steps`."""
 
     name: OptimizerName = "sgd"
-    learning_rate: PositiveFloat = 0.1
+    learning_rate: PositiveFloat = 0.05
     momentum: float = Field(0.9, ge=0, lt=1)
     schedule: Schedule = "constant"
     decay_steps: PositiveInt | None = None
@@ -91,7 +91,7 @@ class Optimizer(_Section):
 class Training(_Section):
     """How long, in what portions, and where."""
 
-    epochs: int = Field(200, ge=0)
+    epochs: int = Field(100, ge=0)
     batch_size: PositiveInt = 32
     chunk: PositiveInt = 500
     device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
@@ -112,7 +112,7 @@ class Config(_Section):
     """Everything that decides what a run computes."""
 
     format: Literal[1] = 1
-    method: Method = "rws"
+    method: Method = "nrws"
     seed: int = Field(0, ge=0, lt=2**32)
     data: Data = Data()
     model: Model = Model()
@@ -141,6 +141,8 @@ SHORT = {
     "seed": "seed",
 }
 
+PLAIN = ("ws", "rws", "bihm")
+PLAIN_RATE = 0.1
 OPTIMIZER_RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 
 
@@ -210,10 +212,14 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _default_rate(tree: dict[str, Any]) -> None:
-    """Adaptive optimisers want smaller rates than plain descent: choose unless the user did."""
+    """Plain methods bear a larger rate than natural ones, adaptive optimisers want a smaller one."""
     section = tree.get("optimizer", {})
-    if isinstance(section, dict) and section.get("name") in OPTIMIZER_RATES:
+    if not isinstance(section, dict):
+        return
+    if section.get("name") in OPTIMIZER_RATES:
         tree["optimizer"] = {"learning_rate": OPTIMIZER_RATES[section["name"]]} | section
+    elif tree.get("method") in PLAIN:
+        tree["optimizer"] = {"learning_rate": PLAIN_RATE} | section
 
 
 def _explain(error: ValidationError) -> InputError:

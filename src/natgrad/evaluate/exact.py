@@ -19,6 +19,7 @@ from natgrad.models.helmholtz import Helmholtz
 LARGEST = 24  # two neighbouring layers together
 
 
+@jax.jit
 def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Float[Array, " row"]:
     """log p(x) of every row, exactly; values in the model's coding."""
     hidden = model.sizes[1:]
@@ -37,6 +38,7 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
     return _down(model, model.generation[0], upper, log_marginal, model.coding.on(visible))
 
 
+@jax.jit
 def divergence(
     model: Helmholtz, patterns: Array | np.ndarray, probabilities: Array | np.ndarray
 ) -> Float[Array, ""]:
