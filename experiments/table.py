@@ -1,0 +1,106 @@
+"""The table and figure of a grid: each variant at its own best setting, chosen on validation data.
+
+    python -m experiments.table experiments/nrws_choices/config.jsonl
+
+writes `<name>.md` and `<name>.png` beside the results. Values are means over seeds.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+
+def grouped(path: Path) -> dict[str, dict[str, list[dict]]]:
+    """Trials by variant and setting; a setting's trials differ in the seed only."""
+    found: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
+    for line in path.read_text().splitlines():
+        trial = json.loads(line)
+        found[trial["variant"]][json.dumps(trial["settings"], sort_keys=True)].append(trial)
+    return found
+
+
+def final(trials: list[dict], name: str) -> float:
+    return float(np.mean([trial["rows"][-1][name] for trial in trials]))
+
+
+def best(settings: dict[str, list[dict]]) -> list[dict]:
+    """The trials of the setting with the best validation likelihood; most seeds first."""
+    most = max(len(trials) for trials in settings.values())
+    full = [trials for trials in settings.values() if len(trials) == most]
+    return max(full, key=lambda trials: final(trials, "valid_ll"))
+
+
+def differing(found: dict[str, dict[str, list[dict]]]) -> list[str]:
+    """The settings in which the trials of a grid differ."""
+    values = defaultdict(set)
+    total = 0
+    for settings in found.values():
+        for text in settings:
+            total += 1
+            for key, value in json.loads(text).items():
+                values[key].add(json.dumps(value))
+    counts = {key: sum(key in json.loads(t) for s in found.values() for t in s) for key in values}
+    return [key for key in values if len(values[key]) > 1 or counts[key] < total]
+
+
+def rows(found: dict[str, dict[str, list[dict]]]) -> list[str]:
+    """One line per variant, the best first."""
+    keys = [key for key in differing(found) if key != "method"]
+    lines = [
+        "| variant | setting | seeds | validation LL | test LL | epochs | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    chosen = {name: best(settings) for name, settings in found.items()}
+    for name in sorted(chosen, key=lambda name: -final(chosen[name], "valid_ll")):
+        trials = chosen[name]
+        setting = ", ".join(
+            f"{k.split('.')[-1]} {trials[0]['settings'][k]}" for k in keys if k in trials[0]["settings"]
+        )
+        spread = (
+            np.std([t["rows"][-1]["test_ll"] for t in trials], ddof=1) if len(trials) > 1 else float("nan")
+        )
+        test = f"{final(trials, 'test_ll'):.2f}" + (f" (sd {spread:.2f})" if len(trials) > 1 else "")
+        lines.append(
+            f"| {name} | {setting} | {len(trials)} | {final(trials, 'valid_ll'):.2f} | {test} "
+            f"| {trials[0]['rows'][-1]['epoch']} | {final(trials, 'seconds'):.0f} |"
+        )
+    return lines
+
+
+def draw(found: dict[str, dict[str, list[dict]]], path: Path) -> None:
+    """Test likelihood against epochs and against seconds of training."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.6), dpi=120, layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for name, settings in found.items():
+        trials = best(settings)
+        curves = np.array([[row["test_ll"] for row in trial["rows"][1:]] for trial in trials]).mean(axis=0)
+        for axes, key in ((left, "epoch"), (right, "seconds")):
+            at = np.array([[row[key] for row in trial["rows"][1:]] for trial in trials]).mean(axis=0)
+            axes.plot(at, curves, marker=".", lw=1.2, label=name)
+    left.set_xlabel("epochs")
+    right.set_xlabel("seconds of training")
+    left.set_ylabel("test log-likelihood (nats)")
+    left.grid(alpha=0.3)
+    right.grid(alpha=0.3)
+    right.legend(fontsize=7)
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    path = parser.parse_args().results
+    found = grouped(path)
+    lines = rows(found)
+    path.with_suffix(".md").write_text("\n".join(lines) + "\n")
+    draw(found, path.with_suffix(".png"))
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
