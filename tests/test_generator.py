@@ -7,7 +7,7 @@ import pytest
 
 from natgrad import generator
 
-NUMBER = 1 << 18
+NUMBER = 1 << 16
 
 
 def bits(key, number=NUMBER):
@@ -15,9 +15,9 @@ def bits(key, number=NUMBER):
 
 
 def unpacked(words):
-    """The 32 bits of every word as numbers -1 and +1, lowest first: [word, bit]."""
+    """The 32 bits of every word as -1 and +1, lowest first: [word, bit]; sums below 2^24 are exact."""
     bytes_ = words.astype("<u4").view(np.uint8).reshape(-1, 4)
-    return 2.0 * np.unpackbits(bytes_, axis=1, bitorder="little") - 1.0
+    return 2 * np.unpackbits(bytes_, axis=1, bitorder="little").astype(np.float32) - 1
 
 
 def chi_square_z(counts):
@@ -56,11 +56,12 @@ def test_bits_of_a_word_are_uncorrelated(words):
     assert np.abs(z[~np.eye(32, dtype=bool)]).max() < 5
 
 
-@pytest.mark.parametrize("lag", [1, 2, 3, 16, 32, 256, 320, 1024, 65536])
-def test_neighbouring_counters_are_uncorrelated(words, lag):
+def test_neighbouring_counters_are_uncorrelated(words):
+    """Nine lags of 32 x 32 pairs of bits: 9,216 normal deviates, none beyond five."""
     signs = unpacked(words)
-    z = signs[lag:].T @ signs[:-lag] / np.sqrt(NUMBER - lag)
-    assert np.abs(z).max() < 5
+    for lag in (1, 2, 3, 16, 32, 256, 320, 1024, 32768):
+        z = signs[lag:].T @ signs[:-lag] / np.sqrt(NUMBER - lag)
+        assert np.abs(z).max() < 5, lag
 
 
 def test_pairs_and_triples_are_uniform(words):
@@ -93,7 +94,7 @@ def families(number=48):
 
 @pytest.mark.parametrize("family", ["seeds", "split", "folded", "grandchildren"])
 def test_keys_are_uncorrelated(family):
-    number, length = 48, 1 << 14
+    number, length = 48, 1 << 12
     keys = jnp.stack(families(number)[family])
     drawn = np.asarray(jax.vmap(lambda key: jax.random.bits(key, (length,), jnp.uint32))(keys))
     for shift in (0, 1):
@@ -124,7 +125,7 @@ def flips(changed, original):
 def test_a_flipped_counter_bit_flips_half_of_the_output():
     words = bits(generator.key(5))
     index = np.arange(NUMBER)
-    for bit in range(18):
+    for bit in range(16):
         rate = flips(words[index ^ (1 << bit)], words)
         assert np.abs(rate - 0.5).max() < 0.02
         assert abs(rate.mean() - 0.5) < 0.005

@@ -17,8 +17,6 @@ from natgrad.models import helmholtz
 from natgrad.models.bernoulli import SIGNED, Layer
 from natgrad.models.helmholtz import Helmholtz
 
-exact_log_likelihood = jax.jit(exact.log_likelihood)
-
 
 @cache
 def machine(sizes=(4, 3, 2), coding=SIGNED):
@@ -50,7 +48,7 @@ def every_row(model):
 def test_exact_equals_the_sum_over_all_states(coding, sizes):
     model = machine(SIZES[sizes], CODINGS[coding])
     visible, expected = every_row(model)
-    got = np.asarray(exact_log_likelihood(model, visible))
+    got = np.asarray(exact.log_likelihood(model, visible))
     np.testing.assert_allclose(got, expected, atol=1e-10, rtol=0)
     assert np.exp(got).sum() == pytest.approx(1.0, abs=1e-10)
 
@@ -68,7 +66,7 @@ def test_divergence_is_the_sum_over_the_law(coding):
 def test_divergence_from_the_model_itself_is_zero():
     model = machine()
     states = np.array(oracles.all_states(4), np.uint8)
-    law = np.exp(np.asarray(exact_log_likelihood(model, every_row(model)[0])))
+    law = np.exp(np.asarray(exact.log_likelihood(model, every_row(model)[0])))
     assert float(exact.divergence(model, states, law)) == pytest.approx(0.0, abs=1e-10)
 
 
@@ -124,14 +122,15 @@ def weight_spread(model, visible):
     return np.sqrt(np.mean(variances))
 
 
-@pytest.mark.parametrize(("samples", "chunk"), [(7, 3), (6, 3), (1, 1), (5, 5)])
+@pytest.mark.parametrize(("samples", "chunk"), [(7, 3), (6, 3), (2, 3)])
 def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
     """The same weights drawn apart: their mean, and the relative variance of that mean."""
     model, key = machine((3, 2)), jax.random.key(4)
     visible, _ = every_row(model)
     value, variance = importance._estimate(key, model, visible, samples, chunk=chunk)
     turns = [jax.random.fold_in(key, turn) for turn in range(-(-samples // chunk))]
-    drawn = [helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)) for turn in turns]
+    weigh = jax.jit(lambda turn: helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)))
+    drawn = [weigh(turn) for turn in turns]
     weights = np.exp(np.concatenate(drawn)[:samples])
     np.testing.assert_allclose(value, np.log(weights.mean(axis=0)), atol=1e-10)
     relative = weights.var(axis=0) / samples / weights.mean(axis=0) ** 2

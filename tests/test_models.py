@@ -81,7 +81,7 @@ def test_dreams_follow_the_joint_law(coding, sizes):
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
     number = 40_000
-    drawn = helmholtz.dream(generator.key(1), model, 4, number // 4)
+    drawn = jax.jit(helmholtz.dream, static_argnums=(2, 3))(generator.key(1), model, 4, number // 4)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values]).ravel()
     law = np.zeros(2 ** sum(SIZES[sizes]))
     for x in oracles.all_states(SIZES[sizes][0]):
@@ -99,7 +99,7 @@ def test_waking_draws_follow_recognition(coding):
     x = np.array([1.0, 0.0, 1.0, 1.0])
     visible = model.coding.value(jnp.asarray(x)[:, None], jnp.float64)
     number = 40_000
-    drawn = helmholtz.wake(generator.key(2), model, visible, number)
+    drawn = jax.jit(helmholtz.wake, static_argnums=3)(generator.key(2), model, visible, number)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values[1:]]).ravel()
     law = np.zeros(32)
     for h in oracles.hidden_states(m):
