@@ -82,15 +82,22 @@ def test_paths_are_data_names():
 
 @pytest.mark.parametrize("name", get_args(config.OptimizerName))
 def test_adaptive_optimisers_start_at_smaller_rates_unless_told(name):
-    rate = config.resolve({"optimizer": name}).optimizer.learning_rate
+    rate = config.resolve({"optimizer": name, "method": "rws"}).optimizer.learning_rate
     assert rate == config.OPTIMIZER_RATES.get(name, 0.1)
     assert config.resolve({"optimizer": name, "learning_rate": 0.3}).optimizer.learning_rate == 0.3
+
+
+def test_plain_methods_bear_a_larger_rate_than_natural_ones():
+    rates = {name: config.resolve({"method": name}).optimizer.learning_rate for name in ("rws", "nrws")}
+    assert rates["rws"] == 0.1 > rates["nrws"]
+    assert config.resolve({"method": "rws", "learning_rate": 0.3}).optimizer.learning_rate == 0.3
 
 
 MISTAKES = [
     ({"method": "rsw"}, r"unknown method 'rsw'; did you mean 'rws'\? \(known: .*rws, ws\)"),
     ({"method": "zzzz"}, r"unknown method 'zzzz'; known are .*rws, ws$"),
     ({"optimizer": "adm"}, r"unknown optimizer 'adm'; did you mean 'adam'\?"),
+    ({"optimizer": [1, 2]}, r"unknown optimizer '\[1, 2\]'; known are adam, "),
     ({"optimizer.schedule": "cosin"}, r"unknown optimizer.schedule 'cosin'; did you mean 'cosine'\?"),
     ({"coding": "sign"}, r"unknown model.coding 'sign'; did you mean 'signed'\?"),
     ({"data.binarize": "rond"}, r"unknown data.binarize 'rond'; did you mean 'round'\?"),

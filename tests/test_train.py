@@ -15,7 +15,15 @@ from natgrad.errors import InputError
 from natgrad.evaluate import exact
 from natgrad.measure import evaluate_run, sample_run
 
-SETTINGS = {"layers": (3, 2), "epochs": 4, "batch_size": 8, "samples": 3, "evaluation.every": 2, "seed": 5}
+SETTINGS = {
+    "method": "rws",
+    "layers": (3, 2),
+    "epochs": 4,
+    "batch_size": 8,
+    "samples": 3,
+    "evaluation.every": 2,
+    "seed": 5,
+}
 
 
 @pytest.fixture(scope="module")

@@ -216,8 +216,8 @@ def _default_rate(tree: dict[str, Any]) -> None:
     section = tree.get("optimizer", {})
     if not isinstance(section, dict):
         return
-    if section.get("name") in OPTIMIZER_RATES:
-        tree["optimizer"] = {"learning_rate": OPTIMIZER_RATES[section["name"]]} | section
+    if (name := str(section.get("name"))) in OPTIMIZER_RATES:
+        tree["optimizer"] = {"learning_rate": OPTIMIZER_RATES[name]} | section
     elif tree.get("method") in PLAIN:
         tree["optimizer"] = {"learning_rate": PLAIN_RATE} | section
 
