@@ -15,7 +15,20 @@ import pytest
 from natgrad.cli import commands
 from natgrad.cli.main import main
 
-QUICK = ["--layers", "3,2", "--batch-size", "8", "--samples", "3", "--epochs", "2", "--seed", "0"]
+QUICK = [
+    "--method",
+    "rws",
+    "--layers",
+    "3,2",
+    "--batch-size",
+    "8",
+    "--samples",
+    "3",
+    "--epochs",
+    "2",
+    "--seed",
+    "0",
+]
 START = "import sys; from natgrad.cli.main import main; main(sys.argv[1:])"
 
 
@@ -145,7 +158,18 @@ def test_help_of_train_names_the_everyday_flags(call):
 
 def test_an_interrupt_exits_with_130(tmp_path, data):
     """Ctrl-C in the middle of a long training: the records so far stay."""
-    long = ["--batch-size", "8", "--epochs", "10000000", "--evaluation.every", "10000000"]
+    long = [
+        "--method",
+        "rws",
+        "--layers",
+        "3",
+        "--batch-size",
+        "8",
+        "--epochs",
+        "10000000",
+        "--evaluation.every",
+        "10000000",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-c", START, "train", "--data", data, "--out", tmp_path / "run", *long],
         stdout=subprocess.PIPE,
