@@ -35,10 +35,9 @@ class Totals(NamedTuple):
         return {"train_loss": loss, "steps_refused": int(self.failed)} | means | latest
 
 
-def nothing(algorithm: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> Totals:
-    """Totals before any step."""
-    shapes = jax.eval_shape(lambda k, s, b: _totals(algorithm.step(k, s, b)[1]), key, state, batch)
-    return tree.zeros(shapes)
+def shapes(algorithm: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> Totals:
+    """The shapes of the totals of a method."""
+    return jax.eval_shape(lambda k, s, b: _totals(algorithm.step(k, s, b)[1]), key, state, batch)
 
 
 def chunk(algorithm: Algorithm, size: int, coding: Coding) -> Callable[..., tuple[State, Totals]]:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from natgrad import config, generator, registry
-from natgrad.chunk import Totals, chunk, nothing
+from natgrad import config, generator, registry, tree
+from natgrad.chunk import Totals, chunk, shapes
 from natgrad.core import State
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
@@ -133,6 +133,7 @@ class Session:
         )
         self.seconds = self.compile_seconds = 0.0
         self.state: State
+        self.totals: Totals
         self.best: Any = None
         self.best_loss, self.stale = float("inf"), 0
 
@@ -193,6 +194,7 @@ class Session:
             chunk(self.algorithm, self.settings.training.batch_size, coding), donate_argnums=(1, 2)
         )
         order = batches.permutation(self.key_order, 0, len(self.rows.values))
+        self.totals = shapes(self.algorithm, self.key_steps, self.state, self.batch)
         began = time.perf_counter()
         compiled = function.lower(
             self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1
@@ -216,7 +218,7 @@ class Session:
         return self.state.average if self.settings.evaluation.average else self.state.model
 
     def _nothing(self) -> Totals:
-        return nothing(self.algorithm, self.key_steps, self.state, self.batch)
+        return tree.zeros(self.totals)
 
     def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
         row: dict[str, Any] = {"epoch": epoch, "step": int(self.state.steps)}

@@ -1,0 +1,159 @@
+"""What a training step costs: in one process, interleaved, as ratios.
+
+    NATGRAD_DATA=... python -m benchmarks.step --arch mini|mnist|three [--json]
+
+The floor is the matrix products alone (benchmarks/floor.py). Every method starts from the same model,
+trained for a short while on real rows, so that spectra are real. Times are medians over rounds.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import floor
+from natgrad import config
+from natgrad.data import batches
+from natgrad.data import load as load_data
+from natgrad.metrics.blocks import join
+from natgrad.training import Session
+
+ARCHITECTURES = {
+    "mini": ("mini-mnist", (100, 50, 20, 10, 10)),
+    "mnist": ("binarized-mnist", (300, 200, 100, 75, 50, 35, 30, 25, 20, 15, 10, 10)),
+    "three": ("binarized-mnist", (200, 200, 200)),
+}
+METHODS = {
+    "rws": {"method": "rws"},
+    "nrws_fresh": {"method": "nrws", "metric.rows": 128},
+    "nrws_frozen": {"method": "nrws", "refresh": 1000},
+    "dnrws": {"method": "dnrws"},
+}
+
+
+def sessions(data: str, layers: tuple[int, ...], dataset) -> tuple[dict, dict]:
+    """A compiled session per method, and the CPU seconds each compilation took."""
+    found, seconds = {}, {}
+    for name, settings in METHODS.items():
+        resolved = config.resolve(
+            {"data": data, "layers": layers, "epochs": 1, "learning_rate": 0.02} | settings
+        )
+        session = Session.begin(resolved, dataset)
+        began = time.process_time()
+        advance = session._compile()
+        seconds[name] = time.process_time() - began
+        found[name] = (session, advance)
+    return found, seconds
+
+
+def advance(pair, order, start: int, stop: int) -> None:
+    session, compiled = pair
+    session.state, totals = compiled(
+        session.key_steps, session.state, session._nothing(), session.rows, order, start, stop
+    )
+    jax.block_until_ready(totals)
+
+
+def timed(action, steps: int) -> tuple[float, float]:
+    """Wall and CPU milliseconds per step."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    action()
+    return (time.perf_counter() - wall) / steps * 1e3, (time.process_time() - cpu) / steps * 1e3
+
+
+def direction_error(session, order, units: int = 24) -> float:
+    """The relative error of a whole natural direction against dense float64 solves, on some units a layer."""
+    rows = batches.draw(
+        session.key_steps, session.rows, order[: session.settings.training.batch_size], jnp.float32
+    )
+    model = session.state.model
+    _, info = jax.jit(session.algorithm.step)(session.key_steps, session.state, model.coding.value(rows))
+    wrong = total = 0.0
+    for name in ("generation", "recognition"):
+        for blocks, gradient, found in zip(
+            getattr(info.evidence.fisher, name),
+            getattr(info.evidence.gradient, name),
+            getattr(info.evidence.solution, name),
+            strict=True,
+        ):
+            inputs = np.vstack([np.asarray(blocks.inputs, np.float64), np.ones(blocks.inputs.shape[1])])
+            chosen = np.linspace(0, gradient.bias.shape[0] - 1, min(units, gradient.bias.shape[0])).astype(
+                int
+            )
+            right, got = np.asarray(join(gradient), np.float64), np.asarray(join(found), np.float64)
+            share = gradient.bias.shape[0] / len(chosen)
+            damping = session.settings.metric.damping
+            for unit in chosen:
+                matrix = (inputs * np.asarray(blocks.curvature[unit], np.float64)) @ inputs.T
+                exact = (1 + damping) * np.linalg.solve(matrix + damping * np.eye(len(matrix)), right[unit])
+                wrong += share * np.sum((got[unit] - exact) ** 2)
+                total += share * np.sum(exact**2)
+    return float(np.sqrt(wrong / total))
+
+
+def measure(arch: str, steps: int, rounds: int) -> dict:
+    data, layers = ARCHITECTURES[arch]
+    dataset = load_data(data)
+    found, compile_seconds = sessions(data, layers, dataset)
+    order = batches.permutation(found["rws"][0].key_order, 0, len(dataset.train))
+    advance(found["rws"], order, 0, 500)
+    trained = found["rws"][0].state.model
+    for session, _ in found.values():
+        session.state = session.state._replace(model=jax.tree.map(jnp.copy, trained))
+    error = direction_error(found["nrws_fresh"][0], order)
+    visible = jnp.asarray(dataset.train[:32].T, jnp.float32)
+    products = jax.jit(floor.loop(10)).lower(trained, visible, 0, 1).compile()
+    actions = {name: lambda pair=pair: advance(pair, order, 500, 500 + steps) for name, pair in found.items()}
+    actions["floor"] = lambda: jax.block_until_ready(products(trained, visible, 0, steps))
+    times = {name: [] for name in actions}
+    for turn in range(rounds + 1):
+        for name, action in actions.items():
+            if turn:  # the first round warms up
+                times[name].append(timed(action, steps))
+            else:
+                action()
+    wall = {name: statistics.median(w for w, _ in pairs) for name, pairs in times.items()}
+    cpu = {name: statistics.median(c for _, c in pairs) for name, pairs in times.items()}
+    return summary(arch, wall, cpu, compile_seconds) | {
+        "direction_error": error,
+        "steps": steps,
+        "rounds": rounds,
+    }
+
+
+def summary(arch: str, wall: dict, cpu: dict, compile_seconds: dict) -> dict:
+    row = {"arch": arch, "floor_ms": wall["floor"], "rws_ms": wall["rws"]}
+    row["rws_over_floor"] = wall["rws"] / wall["floor"]
+    row["rws_over_floor_cpu"] = cpu["rws"] / cpu["floor"]
+    for name in ("nrws_fresh", "nrws_frozen", "dnrws"):
+        row[f"{name}_over_rws"] = wall[name] / wall["rws"]
+        row[f"{name}_over_rws_cpu"] = cpu[name] / cpu["rws"]
+    row["rws_compile_seconds"], row["nrws_compile_seconds"] = (
+        compile_seconds["rws"],
+        compile_seconds["nrws_fresh"],
+    )
+    return row | {f"{name}_cpu_ms": value for name, value in cpu.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", choices=ARCHITECTURES, default="mini")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    row = {
+        k: round(v, 4) if isinstance(v, float) else v
+        for k, v in measure(arguments.arch, arguments.steps, arguments.rounds).items()
+    }
+    print(
+        json.dumps(row) if arguments.json else "\n".join(f"{name:24} {value}" for name, value in row.items())
+    )
+
+
+if __name__ == "__main__":
+    main()
