@@ -20,10 +20,10 @@ demo: $(STAMP) ## train a Helmholtz machine on embedded digits (no network)
 	$(BIN)/natgrad train
 
 test: $(STAMP) ## the fast tests, under six minutes on two cores
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-all: $(STAMP) ## every test, the slow ones too
-	$(BIN)/python -m pytest -n 2 -m ''
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

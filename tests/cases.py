@@ -1,18 +1,29 @@
 """Tiny machines that can be enumerated."""
 
-import jax
+from itertools import pairwise
 
-from natgrad.models.bernoulli import BINARY, SIGNED
-from natgrad.models.helmholtz import helmholtz
+import jax.numpy as jnp
+import numpy as np
+
+from natgrad.models.bernoulli import BINARY, SIGNED, Layer
+from natgrad.models.helmholtz import Helmholtz
 
 CODINGS = {"signed": SIGNED, "binary": BINARY}
 SIZES = {"one": (3, 2), "two": (4, 3, 2), "three": (3, 2, 2, 1)}
 
 
 def machine(sizes=(4, 3, 2), coding=SIGNED, seed=0, spread=0.7):
-    """A machine with random biases too, so that nothing is special."""
-    model = helmholtz(jax.random.key(seed), sizes, coding=coding)
-    leaves, structure = jax.tree.flatten(model)
-    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    noisy = [leaf + spread * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)]
-    return jax.tree.unflatten(structure, noisy)
+    """A machine with random weights and biases, so that nothing is special."""
+    rng = np.random.default_rng(seed)
+
+    def layer(units, inputs):
+        weight = rng.normal(scale=np.hypot(np.sqrt(2 / (units + inputs)), spread), size=(units, inputs))
+        return Layer(jnp.asarray(weight), jnp.asarray(rng.normal(-1, spread, units)))
+
+    pairs = list(pairwise(sizes))
+    return Helmholtz(
+        jnp.asarray(rng.normal(-1, spread, sizes[-1])),
+        tuple(layer(low, up) for low, up in pairs),
+        tuple(layer(up, low) for low, up in pairs),
+        coding,
+    )

@@ -55,7 +55,7 @@ def test_likelihoods_agree_with_enumeration(coding):
 def test_posterior_means_agree_with_enumeration(coding):
     model = trained(coding)
     m = oracles.numpy_model(model.parameters)
-    got = model.posterior(ROWS, samples=20_000, seed=0)
+    got = model.posterior(ROWS, samples=400_000, seed=0)
     assert [layer.shape for layer in got] == [(3, 3), (3, 2)]
     for number, row in enumerate(ROWS):
         joint = [(h, np.exp(oracles.log_joint(m, [row, *h]))) for h in oracles.hidden_states(m)]
