@@ -20,7 +20,7 @@ from natgrad import config
 from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
-from natgrad.training import Session
+from natgrad.session import Session
 
 ARCHITECTURES = {
     "mini": ("mini-mnist", (100, 50, 20, 10, 10)),

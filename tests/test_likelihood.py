@@ -201,3 +201,10 @@ def test_one_sample_has_no_sampling_error_to_tell():
     model = machine((3, 2))
     visible, _ = every_row(model)
     assert importance.log_likelihood(jax.random.key(2), model, visible, samples=1).mc_se == 0.0
+
+
+def test_exact_likelihood_says_when_the_states_do_not_fit():
+    """One wide hidden layer under many pixels: few pairs, but too many logits."""
+    model = zeros(784, 20)
+    with pytest.raises(InputError, match="would hold 822,083,584 logits at once"):
+        exact.log_likelihood(model, jnp.zeros((784, 1)))

@@ -70,8 +70,7 @@ def _steepest(settings: config.Config, pace: Pace) -> Direction:
 
 def _natural(settings: config.Config, pace: Pace) -> Direction:
     """The exact blocks, by the chosen solver."""
-    chosen = settings.metric
-    return _natural_with(SOLVERS[chosen.solver](chosen), settings, pace)
+    return _natural_with(choice(settings), settings, pace)
 
 
 def _diagonal(settings: config.Config, pace: Pace) -> Direction:
@@ -112,6 +111,13 @@ SOLVERS: dict[str, Callable[[config.Metric], Choice]] = {
     "cg": lambda chosen: always(conjugate_gradient(chosen.iterations)),
     "diagonal": lambda chosen: always(diagonal()),
 }
+
+
+def choice(settings: config.Config) -> Choice:
+    """The solver of a config for every layer."""
+    if settings.method == "dnrws":
+        return always(diagonal())
+    return SOLVERS[settings.metric.solver](settings.metric)
 
 
 def algorithm(settings: config.Config, steps: int) -> Algorithm:

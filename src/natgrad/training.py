@@ -1,47 +1,19 @@
-"""The only training loop: batches on the device, chunks of compiled steps, a row per evaluation.
+"""Train a model into a run folder, and get a run back from its folder."""
 
-Step t draws its batch and its samples from keys that are a pure function of (seed, t), and its
-rows from a permutation that is a pure function of (seed, epoch). How the steps are cut into
-chunks changes no number. (The module is not called `train`: it would hide `natgrad.train`.)
-"""
-
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from natgrad import config, generator, registry, tree
-from natgrad.chunk import Totals, chunk, shapes
-from natgrad.core import State
-from natgrad.data import Dataset, batches
+from natgrad import config, generator, registry
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
-from natgrad.evaluate.monitor import Monitor
 from natgrad.evaluate.pictures import save_samples
 from natgrad.records import environment, folder
 from natgrad.records import state as states
+from natgrad.session import Session, Watcher
 from natgrad.trained import Trained
-
-
-class Watcher(Protocol):
-    """Someone who looks on: called after every chunk and after every evaluation."""
-
-    def advanced(self, steps: int, total: int, loss: float) -> None:
-        """`steps` of `total` are done; the loss of late."""
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        """A row was added to the trace."""
-
-
-class Saved(NamedTuple):
-    """What a saved state holds; `best` is the best model so far where early stopping looks for it."""
-
-    state: State
-    best: Any
 
 
 @dataclass(frozen=True)
@@ -81,6 +53,7 @@ def run_config(
     """Train by a complete config. Nothing is written before the data have been read and found good."""
     folder.check(out)
     _choose_device(settings.training.device)
+    settings = _anchored(settings)
     dataset = load_data(
         settings.data.name,
         binarize=settings.data.binarize,
@@ -90,12 +63,16 @@ def run_config(
     session = Session.begin(settings, dataset)
     place = folder.create(out, settings)
     facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
+    facts["solvers"] = session.solvers()
     folder.write(place / "environment.json", folder.json_line(facts) + "\n")
     try:
-        return session.go(place, watch)
+        session.go(place, watch)
     except BaseException:
         folder.discard_unrecorded(place)
         raise
+    run = load(place)
+    save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), run.image_shape)
+    return run
 
 
 def load(run: str | Path) -> Run:
@@ -116,147 +93,12 @@ def _place_of_model(settings: config.Config, template: Any) -> Any:
     return {"state": {"average" if settings.evaluation.average else "model": template}}
 
 
-class Session:
-    """One training under way: everything fixed, and the state that moves."""
-
-    def __init__(self, settings: config.Config, dataset: Dataset) -> None:
-        self.settings, self.dataset = settings, dataset
-        self.per_epoch = len(dataset.train) // settings.training.batch_size
-        self.total = self.per_epoch * settings.training.epochs
-        key = generator.key(settings.seed)
-        self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
-        self.algorithm = registry.algorithm(settings, self.total)
-        self.monitor = Monitor(key_watch, settings, dataset)
-        self.rows = batches.on_device(dataset.train, dataset.levels, dataset.resample)
-        self.batch = jax.ShapeDtypeStruct(
-            (dataset.visible, settings.training.batch_size), jnp.zeros(()).dtype
-        )
-        self.seconds = self.compile_seconds = 0.0
-        self.state: State
-        self.totals: Totals
-        self.best: Any = None
-        self.best_loss, self.stale = float("inf"), 0
-
-    @classmethod
-    def begin(cls, settings: config.Config, dataset: Dataset) -> "Session":
-        """A session at step zero, after checks that need the data."""
-        if settings.training.batch_size > len(dataset.train):
-            raise InputError(
-                f"the batch size {settings.training.batch_size} is larger than the training set of "
-                f"{len(dataset.train)} rows; lower --batch-size"
-            )
-        session = cls(settings, dataset)
-        session.state = jax.jit(session._initial)()
-        return session
-
-    def _initial(self) -> State:
-        key_init, key_state = jax.random.split(self.key_model)
-        model = registry.model(key_init, self.settings.model, self.dataset.visible)
-        return self.algorithm.init(key_state, model, self.batch)
-
-    def go(self, place: Path, watch: Watcher | None) -> Run:
-        """Train to the end, recording into the folder."""
-        advance = self._compile()
-        self._record(place, watch, epoch=0, totals=None)
-        totals = self._nothing()
-        growth = dict(self.settings.objective.growth)
-        for epoch in range(self.settings.training.epochs):
-            if epoch in growth:
-                advance = self._grow(growth[epoch])
-            totals = self._epoch(advance, epoch, totals, watch)
-            last = epoch + 1 == self.settings.training.epochs
-            if last or (epoch + 1) % self.settings.evaluation.every == 0:
-                self._record(place, watch, epoch=epoch + 1, totals=totals)
-                totals = self._nothing()
-            if self._patience_lost():
-                break
-        return self._finish(place)
-
-    def _epoch(
-        self, advance: Callable[..., Any], epoch: int, totals: Totals, watch: Watcher | None
-    ) -> Totals:
-        order = batches.permutation(self.key_order, epoch, len(self.rows.values))
-        for start in range(0, self.per_epoch, self.settings.training.chunk):
-            stop = min(start + self.settings.training.chunk, self.per_epoch)
-            began = time.perf_counter()
-            self.state, totals = advance(self.key_steps, self.state, totals, self.rows, order, start, stop)
-            jax.block_until_ready(totals)
-            self.seconds += time.perf_counter() - began
-            if watch is not None:
-                loss = float(totals.value) / max(int(totals.taken), 1)
-                watch.advanced(epoch * self.per_epoch + stop, self.total, loss)
-        return totals
-
-    def _compile(self) -> Callable[..., Any]:
-        """The chunk of steps, compiled ahead so that its time is known apart."""
-        coding = registry.CODINGS[self.settings.model.coding]
-        function = jax.jit(
-            chunk(self.algorithm, self.settings.training.batch_size, coding), donate_argnums=(1, 2)
-        )
-        order = batches.permutation(self.key_order, 0, len(self.rows.values))
-        self.totals = shapes(self.algorithm, self.key_steps, self.state, self.batch)
-        began = time.perf_counter()
-        compiled = function.lower(
-            self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1
-        ).compile()
-        self.compile_seconds = time.perf_counter() - began
-        return compiled
-
-    def _grow(self, samples: int) -> Callable[..., Any]:
-        """Go on with another number of samples: the same model, a step compiled anew."""
-        objective = self.settings.objective.model_copy(update={"samples": samples})
-        self.algorithm = registry.algorithm(
-            self.settings.model_copy(update={"objective": objective}), self.total
-        )
-        fresh = jax.jit(self._initial)()
-        self.state = self.state._replace(objective=fresh.objective, direction=fresh.direction)
-        return self._compile()
-
-    @property
-    def model(self) -> Any:
-        """The model to be judged: the average of late ones, if one is kept."""
-        return self.state.average if self.settings.evaluation.average else self.state.model
-
-    def _nothing(self) -> Totals:
-        return tree.zeros(self.totals)
-
-    def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
-        row: dict[str, Any] = {"epoch": epoch, "step": int(self.state.steps)}
-        row["seconds"] = round(self.seconds, 3)
-        row |= {"train_loss": None} if totals is None else totals.means()
-        row |= self.monitor.measure(self.model)
-        self._judge(row["valid_loss"])
-        folder.append(place, row)
-        summary = self._summary(place, row)
-        notes = {"visible": self.dataset.visible, "image_shape": self.dataset.image_shape, "summary": summary}
-        best = jax.tree.map(jnp.copy, self.best) if self.settings.evaluation.patience else ()
-        states.save(place, row["step"], Saved(self.state, best), notes)
-        if watch is not None:
-            watch.evaluated(row)
-
-    def _judge(self, loss: float) -> None:
-        if self.best is None or loss < self.best_loss:
-            self.best, self.best_loss, self.stale = jax.tree.map(jnp.copy, self.model), loss, 0
-        else:
-            self.stale += 1
-
-    def _patience_lost(self) -> bool:
-        return 0 < self.settings.evaluation.patience <= self.stale
-
-    def _summary(self, place: Path, row: dict[str, Any]) -> dict[str, Any]:
-        """What a reader wants to know at the end, from the last row."""
-        named = {"run": str(place), "method": self.settings.method, "data": self.dataset.name}
-        counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
-        apart = {"epoch", "step", "seconds"}
-        measured = {key: value for key, value in row.items() if key not in apart and "." not in key}
-        return named | counted | {"compile_seconds": round(self.compile_seconds, 3)} | measured
-
-    def _finish(self, place: Path) -> Run:
-        run = load(place)
-        save_samples(
-            place / "samples.png", run.model.means(64), run.model.sample(64), self.dataset.image_shape
-        )
-        return run
+def _anchored(settings: config.Config) -> config.Config:
+    """A user's own file by its full path, so that the run can be evaluated from anywhere."""
+    if not Path(settings.data.name).is_file():
+        return settings
+    whole = settings.data.model_copy(update={"name": str(Path(settings.data.name).resolve())})
+    return settings.model_copy(update={"data": whole})
 
 
 def _choose_device(name: str) -> None:

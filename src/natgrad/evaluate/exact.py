@@ -16,7 +16,8 @@ from natgrad.errors import InputError
 from natgrad.models import bernoulli
 from natgrad.models.helmholtz import Helmholtz
 
-LARGEST = 24  # two neighbouring layers together
+LARGEST = 24  # units of two neighbouring hidden layers together
+ROOM = 2**26  # numbers: a layer's logits under every state of the layer above
 
 
 @jax.jit
@@ -28,6 +29,12 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
         raise InputError(
             f"exact likelihood needs neighbouring hidden layers of at most {LARGEST} units together, "
             f"got {max(pairs)}; use the importance-sampled likelihood"
+        )
+    widest = max(low * 2**up for low, up in pairwise(model.sizes))
+    if widest > ROOM:
+        raise InputError(
+            f"exact likelihood would hold {widest:,} logits at once, more than {ROOM:,}; "
+            "use the importance-sampled likelihood"
         )
     upper = states(hidden[-1])
     log_marginal = bernoulli.log_prob(model.prior[:, None, None], upper[:, None, :])[0]
@@ -61,4 +68,4 @@ def _down(model: Helmholtz, layer: bernoulli.Layer, upper: Array, log_upper: Arr
     def one(column: Array) -> Array:
         return jax.nn.logsumexp(bernoulli.log_prob(logit, column[:, None, None])[:, 0] + log_upper)
 
-    return jax.lax.map(one, lower.T, batch_size=64)
+    return jax.lax.map(one, lower.T, batch_size=max(1, min(64, ROOM // (4 * logit.size))))

@@ -114,6 +114,12 @@ def natural(
     return Direction(init, apply)
 
 
+def solver_names(fisher: Fisher, choose: Choice) -> dict[str, list[str]]:
+    """The solver that a choice takes for every layer; shapes suffice."""
+    pick = lambda stack: [choose(blocks).name for blocks in stack or ()]  # noqa: E731
+    return {"generation": pick(fisher.generation), "recognition": pick(fisher.recognition)}
+
+
 def fisher_length(factors: Factors, gradient: Helmholtz, direction: Helmholtz) -> tuple[Array, Array]:
     """d^T F d of both networks, from the equation that d solves: (a + F) d = (1 + a) g.
 
