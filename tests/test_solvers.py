@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from natgrad.metrics import per_unit
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
+from natgrad.objectives.reweighted import reweighted
 from natgrad.solvers.choice import always, automatic
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
@@ -142,3 +144,42 @@ def test_random_spectra(seed):
     damping = float(10 ** generator.uniform(-3, 1))
     one, two = (join(run(solver, blocks, gradient, damping).value) for solver in (direct(), dual()))
     np.testing.assert_allclose(one, two, rtol=1e-7, atol=1e-7 * float(jnp.abs(one).max()))
+
+
+@pytest.fixture(scope="module")
+def trained_blocks():
+    """Rows of a machine trained for a while on digits, whose spectra are less kind than random ones."""
+    from natgrad import config
+    from natgrad.data import batches, load
+    from natgrad.session import Session
+
+    settings = config.resolve({"method": "rws", "layers": (48, 24), "epochs": 10, "evaluation.rows": 10})
+    with jax.enable_x64(False):
+        session = Session.begin(settings, load("digits"))
+        advance = session._compile()
+        for epoch in range(10):
+            order = batches.permutation(session.key_order, epoch, len(session.rows.values))
+            totals = session._nothing()
+            session.state, _ = advance(session.key_steps, session.state, totals, session.rows, order, 0, 40)
+        model = session.state.model
+        on = batches.draw(session.key_steps, session.rows, order[:32], jnp.float32)
+        batch = model.coding.value(on, jnp.float32)
+        estimate, _ = jax.jit(reweighted(10).estimate)(jax.random.key(0), (), model, batch)
+        _, generation = per_unit.generation_from_dreams(model, estimate.samples)
+        recognition = per_unit.recognition_from_dreams(model, estimate.samples)
+    gradients = (*estimate.gradient.generation, *estimate.gradient.recognition)
+    wide = lambda part: jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), part)  # noqa: E731
+    return [(wide(b), wide(g)) for b, g in zip((*generation, *recognition), gradients, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("iterations", "damping", "tolerance"), [(3, 0.2, 0.02), (6, 0.2, 5e-4), (6, 0.05, 0.01)]
+)
+def test_conjugate_gradients_on_a_trained_machine(trained_blocks, iterations, damping, tolerance):
+    """The stated accuracy of the whole direction after the stated number of iterations."""
+    wrong = right = 0.0
+    for blocks, gradient in trained_blocks:
+        expected = dense_solve(blocks, gradient, damping)
+        found = np.asarray(join(run(conjugate_gradient(iterations), blocks, gradient, damping).value))
+        wrong, right = wrong + np.sum((found - expected) ** 2), right + np.sum(expected**2)
+    assert np.sqrt(wrong / right) < tolerance
