@@ -176,11 +176,20 @@ def _print(
 def _table_of_layers(result: dict[str, Any]) -> None:
     from natgrad.cli.tables import rows
 
-    rows(result["layers"])
+    drop = {"median", "cg_mb", "diagonal_mb"}
+    rows(
+        [
+            {key.replace("_mb", " MB"): value for key, value in row.items() if key not in drop}
+            for row in result["layers"]
+        ]
+    )
     print(f"damping {result['damping']}, {result['rows']} dreams; picture: {result['picture']}")
 
 
 def _table_of_sets(result: dict[str, Any]) -> None:
     from natgrad.cli.tables import rows
 
-    rows(result["sets"])
+    shown = ("name", "visible", "image_shape", "rows", "where")
+    short = [{key: found[key] for key in shown} for found in result["sets"]]
+    rows([found | {"rows": "/".join(str(number) for number in found["rows"].values())} for found in short])
+    print("rows: train/valid/test; descriptions and more: natgrad data list --json")

@@ -24,7 +24,7 @@ def rows(records: list[dict[str, Any]]) -> None:
     """Print records of the same kind, one per line."""
     table = Table(box=None, pad_edge=False)
     for name in records[0]:
-        table.add_column(name, no_wrap=name == "name")
+        table.add_column(name.removesuffix("_shape"), no_wrap=True, overflow="ellipsis")
     for record in records:
         table.add_row(*(escape(_text(value)) for value in record.values()))
     Console().print(table)
