@@ -47,7 +47,7 @@ def train(
     from natgrad.cli.progress import Progress
     from natgrad.training import run_config
 
-    with Progress(quiet=quiet) as watch:
+    with Progress(epochs=settings.training.epochs, quiet=quiet) as watch:
         run = run_config(settings, out=out, watch=watch)
     return _print(run.summary, json=json, title=f"trained {run.folder}")
 

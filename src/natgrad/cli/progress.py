@@ -10,9 +10,10 @@ from rich.console import Console
 class Progress:
     """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, epochs: int, quiet: bool = False) -> None:
         console = Console(stderr=True)
-        self.lines = not quiet
+        self.lines, self.epochs = not quiet, epochs
+        self.likelihood = ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -37,10 +38,13 @@ class Progress:
 
     def advanced(self, steps: int, total: int, loss: float) -> None:
         """Move the bar."""
-        self.bar.update(self.task, completed=steps, total=total, description=f"loss {loss:.3f}")
+        epoch = -(-steps * self.epochs // total)
+        text = f"epoch {epoch}/{self.epochs}  loss {loss:.3f}{self.likelihood}"
+        self.bar.update(self.task, completed=steps, total=total, description=text)
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Print the row's figures."""
+        """Print the row's figures, and keep the likelihood for the bar."""
+        self.likelihood = f"  LL {row['test_ll']:.2f}"
         if not self.lines:
             return
         loss = "      -" if row["train_loss"] is None else f"{row['train_loss']:7.3f}"
