@@ -60,11 +60,14 @@ class Objective(_Section):
 
 
 class Metric(_Section):
-    """The Fisher metric of the natural methods: its samples, its damping, its solver."""
+    """The Fisher metric of the natural methods: its samples, its damping, its solver.
+
+    `rows` bounds the rows that a block is estimated from (0: all that a step draws).
+    """
 
     generation: Literal["dreams", "wake", "reference", "none"] = "dreams"
     recognition: Literal["dreams", "wake", "none"] = "dreams"
-    rows: int = Field(0, ge=0)
+    rows: int = Field(128, ge=0)
     damping: PositiveFloat = 0.2
     final_damping: PositiveFloat | None = None
     adaptive: bool = False
