@@ -19,7 +19,7 @@ from natgrad.core import State
 from natgrad.data import Dataset, batches
 from natgrad.errors import InputError
 from natgrad.evaluate.monitor import Monitor
-from natgrad.records import folder
+from natgrad.records import folder, gallery
 from natgrad.records import state as states
 from natgrad.updates.natural import Evidence, solver_names
 
@@ -158,6 +158,7 @@ class Session:
         row |= self.monitor.measure(self.model)
         self._judge(row["valid_loss"])
         folder.append(place, row)
+        gallery.keep(place, row["step"], self.model)
         summary = self._summary(place, row)
         notes = {"visible": self.dataset.visible, "image_shape": self.dataset.image_shape, "summary": summary}
         best = jax.tree.map(jnp.copy, self.best) if self.settings.evaluation.patience else ()
