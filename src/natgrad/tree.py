@@ -1,6 +1,7 @@
 """The little pytree arithmetic we need, and the decorator that makes a model a pytree."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -28,8 +29,8 @@ def pytree(cls: type[T]) -> type[T]:
 
 def vdot(left: T, right: T) -> Float[Array, ""]:
     """The inner product of two trees of the same structure."""
-    products = jax.tree.map(lambda a, b: jnp.sum(a * b), left, right)
-    return sum(jax.tree.leaves(products), jnp.zeros(()))
+    products = jax.tree.leaves(jax.tree.map(lambda a, b: jnp.sum(a * b), left, right))
+    return functools.reduce(jnp.add, products) if products else jnp.zeros(())
 
 
 def norm(tree: Any) -> Float[Array, ""]:
@@ -50,6 +51,11 @@ def add(left: T, right: T) -> T:
 def subtract(left: T, right: T) -> T:
     """The difference, leaf by leaf."""
     return jax.tree.map(jnp.subtract, left, right)
+
+
+def axpy(factor: Any, left: T, right: T) -> T:
+    """factor * left + right, leaf by leaf, in every leaf's own precision."""
+    return jax.tree.map(lambda a, b: jnp.asarray(factor).astype(a.dtype) * a + b, left, right)
 
 
 def select(condition: Any, yes: T, no: T) -> T:
