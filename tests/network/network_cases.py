@@ -1,0 +1,100 @@
+"""Tiny networks of odd shapes, with every law, and slow oracles from explicit Jacobians."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from natgrad.models import networks, outputs
+from natgrad.objectives.supervised import Rows, Task
+
+
+def heteroscedastic():
+    """Gaussian targets with a mean and a log standard deviation each: a law no preset knows."""
+
+    def log_prob(r, t):
+        mean, log_std = r[..., 0], r[..., 1]
+        return outputs.per_row(
+            -0.5 * ((t - mean) * jnp.exp(-log_std)) ** 2 - log_std - 0.5 * jnp.log(2 * jnp.pi)
+        )
+
+    def fisher(r, v):
+        return jnp.stack([v[..., 0] * jnp.exp(-2 * r[..., 1]), 2 * v[..., 1]], axis=-1)
+
+    def sample(key, r):
+        return r[..., 0] + jnp.exp(r[..., 1]) * jax.random.normal(key, r.shape[:-1], r.dtype)
+
+    return outputs.Law(log_prob, fisher, sample)
+
+
+def odd(parameters, x):
+    """A network with a shared matrix, a scalar, a nested list and no layers anyone could recognise."""
+    shared, (scale, extra), bias = parameters["shared"], parameters["deep"], parameters["bias"]
+    hidden = jnp.sin(x @ shared + bias["in"]) * scale
+    return (jnp.cosh(hidden @ shared.T / 3) @ extra + bias["out"] ** 2).reshape(x.shape[0], *OUT)
+
+
+OUT = (3,)
+
+
+def odd_parameters(seed=0, width=4):
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=shape) * 0.6)  # noqa: E731
+    return {
+        "shared": draw(2, width),
+        "deep": [draw(), draw(2, 3)],
+        "bias": {"in": draw(width), "out": draw(3)},
+    }
+
+
+def inputs(rows=5, width=2, seed=1):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=(rows, width)))
+
+
+def targets(name, rows=5, seed=2):
+    rng = np.random.default_rng(seed)
+    return {
+        "linear": jnp.asarray(rng.normal(size=(rows, 3))),
+        "sigmoid": jnp.asarray(rng.integers(0, 2, (rows, 3)), float),
+        "softmax": jnp.asarray(rng.integers(0, 3, rows)),
+    }[name]
+
+
+LAWS = {"linear": outputs.linear(0.7), "sigmoid": outputs.sigmoid(), "softmax": outputs.softmax()}
+
+
+def problem(name, rows=5):
+    return Task(odd, LAWS[name]), odd_parameters(), Rows(inputs(rows), targets(name, rows))
+
+
+def jacobian(function, parameters):
+    """[output..., parameter], by reverse mode, all at once."""
+    flat, unravel = ravel_pytree(parameters)
+    return np.asarray(jax.jacrev(lambda p: function(unravel(p)))(flat))
+
+
+def activation(name, r):
+    return {"linear": r, "sigmoid": jax.nn.sigmoid(r), "softmax": jax.nn.softmax(r)}[name]
+
+
+def printed_metric(name, task, parameters, rows, beta=0.7):
+    """Equations 9 to 11 as printed, with J_y of the activations y (and beta^-2 for beta^2)."""
+    y = np.asarray(activation(name, task.network(parameters, rows.inputs)))
+    j = jacobian(lambda p: activation(name, task.network(p, rows.inputs)), parameters)
+    weight = {"linear": np.full_like(y, beta**-2), "sigmoid": 1 / (y * (1 - y)), "softmax": 1 / y}[name]
+    return np.einsum("ro,rop,roq->pq", weight, j, j) / len(y)
+
+
+def row_gradients(task, parameters, rows):
+    """The gradients of every row's log-probability, [row, parameter], one row after the other."""
+    found = []
+    for i in range(rows.count):
+        single = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], rows)
+        value = lambda p, s=single: task.law.log_prob(task.network(p, s.inputs), s.targets)[0]
+        found.append(jacobian(value, parameters))
+    return np.stack(found)
+
+
+def mlp(sizes=(3, 4, 2), seed=0):
+    layers = networks.fresh_perceptron(jax.random.key(seed), sizes)
+    return jax.tree.map(lambda leaf: leaf + 0.1, layers)
