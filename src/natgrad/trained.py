@@ -2,18 +2,32 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad import generator
+from natgrad import export, generator
 from natgrad.errors import InputError
-from natgrad.evaluate import exact, importance
+from natgrad.evaluate import exact, importance, inpaint
 from natgrad.evaluate.importance import Likelihood
+from natgrad.evaluate.posterior import Posterior, posterior
 from natgrad.models import helmholtz
 from natgrad.models.helmholtz import Helmholtz
+
+
+class Completions(NamedTuple):
+    """Completions of rows: `samples` and the pixel means they were drawn from, [row, number, visible].
+
+    `moved` is the share of steps in which the hidden state of a row's chains changed.
+    """
+
+    samples: np.ndarray
+    means: np.ndarray
+    moved: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -46,12 +60,73 @@ class Trained:
 
     def posterior(self, rows: np.ndarray, *, samples: int = 100, seed: int = 0) -> list[np.ndarray]:
         """The posterior mean of every hidden unit, importance-sampled: an array [row, unit] per layer."""
-        if samples < 1:
-            raise InputError(f"samples: expected at least 1, got {samples}")
-        model = self.parameters
-        drawn = helmholtz.wake(generator.key(seed), model, self.coded(rows), samples)
-        weights = jax.nn.softmax(helmholtz.log_weights(model, drawn), axis=0)  # [nrws eq. 9]
-        return [np.asarray((weights * model.coding.on(value)).sum(axis=1)).T for value in drawn.values[1:]]
+        return list(self.inferred(rows, samples=samples, seed=seed).hidden)
+
+    def reconstruct(self, rows: np.ndarray, *, samples: int = 100, seed: int = 0) -> np.ndarray:
+        """E[p(x' | h) | x], the posterior sent back through generation: pixel means [row, visible]."""
+        return self.inferred(rows, samples=samples, seed=seed).visible
+
+    def inferred(self, rows: np.ndarray, *, samples: int = 100, seed: int = 0) -> Posterior:
+        """All that samples of the hidden units say of rows; each row's answer is its own."""
+        _at_least_one("samples", samples)
+        return posterior(generator.key(seed), self.parameters, self.coded(rows), samples=samples)
+
+    def inpaint(
+        self,
+        rows: np.ndarray,
+        mask: np.ndarray,
+        *,
+        number: int = 1,
+        steps: int = 100,
+        samples: int = 10,
+        seed: int = 0,
+    ) -> Completions:
+        """Draw the hidden pixels of binary rows from p(x_hidden | x_known); the mask is true where hidden.
+
+        `number` completions of every row, each at the end of a chain of its own of so many `steps` with
+        `samples` candidates each (see `natgrad.evaluate.inpaint`). The mask is [visible] or [row, visible].
+
+        Example:
+            done = run.model.inpaint(rows, mask, number=8)
+            done.samples[0]  # eight completions of the first row, [8, visible]
+        """
+        for name, value in (("number", number), ("steps", steps), ("samples", samples)):
+            _at_least_one(name, value)
+        visible, hide = self._chains(rows, mask, number)
+        key = generator.key(seed)
+        found = inpaint.complete(key, self.parameters, visible, hide, steps=steps, samples=samples)
+        drawn = np.asarray(self.parameters.coding.on(found.visible), np.uint8)
+        means = np.where(np.asarray(hide), found.means, drawn)
+        apart = (-1, number, len(drawn))
+        moved = np.asarray(found.moves).reshape(-1, number).mean(axis=1) / steps
+        return Completions(drawn.T.reshape(apart), means.T.reshape(apart), moved)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the parameters as one safetensors file, readable without natgrad (docs/export.md)."""
+        return export.save(path, self.parameters)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Trained":
+        """The model of a file that `save` wrote."""
+        return cls(export.load(path))
+
+    def _chains(self, rows: np.ndarray, mask: np.ndarray, number: int) -> tuple[Array, Array]:
+        """Rows and mask, `number` times each, units-major."""
+        visible = self.coded(rows)
+        if not np.isin(np.asarray(rows), (0, 1)).all():
+            raise InputError("expected rows of 0 and 1 to complete, got values in between; round them")
+        hide = np.asarray(mask)
+        if hide.shape not in ((visible.shape[0],), visible.shape[::-1]) or not np.isin(hide, (0, 1)).all():
+            raise InputError(
+                f"expected a mask of {visible.shape[0]} values, true where a pixel is hidden, "
+                f"got shape {hide.shape} of {hide.dtype}; give one mask for all rows or one for each"
+            )
+        if not hide.any():
+            raise InputError(
+                "expected a mask that hides at least one pixel, got none; there is nothing to draw"
+            )
+        hide = np.broadcast_to(hide.astype(bool), visible.shape[::-1])
+        return jnp.repeat(visible, number, axis=1), jnp.asarray(np.repeat(hide, number, axis=0).T)
 
     def _drawn(self, number: int, seed: int) -> helmholtz.Pass:
         if number < 1:
@@ -70,6 +145,11 @@ class Trained:
             raise InputError(f"expected values in [0, 1], got {rows.min()} to {rows.max()}; rescale the rows")
         values = jnp.asarray(rows.T, self.parameters.prior.dtype)
         return self.parameters.coding.value(values, values.dtype)
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise InputError(f"{name}: expected at least 1, got {value}")
 
 
 @partial(jax.jit, static_argnums=2)
