@@ -1,0 +1,73 @@
+"""Configs side by side: what differs, what is unusual in one, and the command that repeats its run."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from natgrad.config import SHORT, Config, resolve
+
+FLAGS = {dotted: short for short, dotted in SHORT.items()}
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names.
+
+    >>> flat({"seed": 0, "data": {"name": "digits"}})
+    {'seed': 0, 'data.name': 'digits'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        inner = isinstance(value, Mapping) and value
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return found
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """Every setting of a config by its dotted name, as plain JSON values."""
+    return flat(config.model_dump(mode="json"))
+
+
+def unusual(config: Config) -> dict[str, Any]:
+    """The settings that are not what this method and optimiser have by default."""
+    usual = settings(resolve({"method": config.method, "optimizer": config.optimizer.name}))
+    return {name: value for name, value in settings(config).items() if value != usual[name]}
+
+
+def differing(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names whose values are not the same in all records, in the order of their first appearance."""
+    every = list(dict.fromkeys(name for record in records for name in record))
+    absent = object()
+    return [
+        name
+        for name in every
+        if any(record.get(name, absent) != records[0].get(name, absent) for record in records)
+    ]
+
+
+def command(config: Config, *, x64: bool = False) -> str:
+    """The command line that repeats a run, from its config alone.
+
+    >>> command(resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
+    'natgrad train --method rws --layers 40,10 --evaluation.every 1'
+    """
+    chosen = {"method": config.method, "optimizer.name": config.optimizer.name}
+    usual = settings(resolve({}))
+    told = {name: value for name, value in chosen.items() if value != usual[name]} | unusual(config)
+    words = [word for name, value in told.items() for word in _flag(name, value)]
+    return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    text = _literal(value)
+    flag = f"--{FLAGS.get(name, name)}".replace("_", "-") if name in FLAGS else f"--{name}"
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+
+
+def _literal(value: Any) -> str:
+    """A value as the command line reads it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(inner, int) for inner in value):
+        return ",".join(map(str, value))
+    return json.dumps(value)

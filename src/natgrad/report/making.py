@@ -1,0 +1,43 @@
+"""Make the page of one run or of several, side by side, and write it whole."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from natgrad.errors import InputError
+from natgrad.records.folder import write
+from natgrad.report.markup import Markup, tag
+from natgrad.report.reading import Record, read_all
+
+
+def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -> dict[str, Any]:
+    """Write the page: by default report.html in the run's folder, for several runs in the present one."""
+    from natgrad.report.page import page
+
+    if not runs:
+        raise InputError("expected at least one run folder, got none; give one that `natgrad train` wrote")
+    records = read_all(runs)
+    place = Path(out) if out is not None else _default(records)
+    text = page(records, [_pictures(record) for record in records])
+    try:
+        write(place, text)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the report {place}: {error.strerror}; give a file you may write with --out"
+        ) from None
+    return {"report": str(place), "runs": [str(record.folder) for record in records], "bytes": len(text)}
+
+
+def _default(records: Sequence[Record]) -> Path:
+    return records[0].folder / "report.html" if len(records) == 1 else Path("report.html")
+
+
+def _pictures(record: Record) -> tuple[Any, Any]:
+    """A run's dreams and reconstructions; what cannot be shown is said instead."""
+    from natgrad.report.pictures import frames, reconstructions
+
+    try:
+        shown: list[str] | Markup = reconstructions(record)
+    except InputError as error:
+        shown = tag("p", f"None: {error}.")
+    return frames(record), shown

@@ -1,0 +1,134 @@
+"""A run as its reader finds it: read from the folder alone, without JAX, whatever state it is in.
+
+Nothing read here is trusted: rows keep finite numbers only, and what cannot be read is absent.
+"""
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from natgrad.config import Config
+from natgrad.records import folder as folders
+
+Row = dict[str, int | float | None]
+FINISHED, UNFINISHED, RUNNING, DAMAGED = "finished", "unfinished", "running", "damaged"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run folder says of itself. `rows` are the trace's; `notes` those of the newest state."""
+
+    folder: Path
+    name: str
+    config: Config
+    rows: list[Row] = field(default_factory=list)
+    environment: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """How far the run is: finished, running (a process holds its lock), or unfinished."""
+        if locked(self.folder):
+            return RUNNING
+        return FINISHED if self._complete() else UNFINISHED
+
+    @property
+    def last(self) -> Row:
+        """The last row, or an empty one."""
+        return self.rows[-1] if self.rows else {}
+
+    @property
+    def best(self) -> Row:
+        """The row of the lowest validation loss, or an empty one."""
+        judged = [row for row in self.rows if row.get("valid_loss") is not None]
+        return min(judged, key=lambda row: row["valid_loss"] or 0.0, default={})
+
+    def _complete(self) -> bool:
+        """Whether every epoch was done, or early stopping ended the run."""
+        if (self.last.get("epoch") or 0) >= self.config.training.epochs and self.rows:
+            return True
+        stale = len(self.rows) - 1 - self.rows.index(self.best) if self.best else 0
+        return 0 < self.config.evaluation.patience <= stale
+
+
+def read(run: str | Path, name: str | None = None) -> Record:
+    """Read a run; an InputError where it has no sound config or a damaged trace."""
+    place, settings = folders.open_run(run)
+    rows = [row for row in map(_numbers, folders.trace(place)) if row.get("epoch") is not None]
+    environment = _object(place / "environment.json")
+    manifests = sorted((place / "state").glob("*.json"), reverse=True)
+    notes = next((notes for notes in (_object(path).get("notes") for path in manifests) if notes), {})
+    return Record(
+        place, name or _name(place, 1), settings, rows, environment, notes if isinstance(notes, dict) else {}
+    )
+
+
+def locked(place: Path) -> bool:
+    """Whether a process holds the run's lock at this moment."""
+    try:
+        handle = os.open(place / "state" / "lock", os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
+
+
+def read_all(runs: Sequence[str | Path]) -> list[Record]:
+    """Read several runs, each once, under the shortest names that tell them apart."""
+    places = list(dict.fromkeys(Path(run).resolve() for run in runs))
+    given = {Path(run).resolve(): run for run in runs}
+    return [read(given[place], name) for place, name in zip(places, names(places), strict=True)]
+
+
+def names(places: Sequence[Path]) -> list[str]:
+    """The last parts of paths, as many as it takes to tell them apart.
+
+    >>> names([Path("/runs/a/seed-1"), Path("/runs/b/seed-1"), Path("/runs/c")])
+    ['a/seed-1', 'b/seed-1', 'c']
+    """
+    lengths = [1] * len(places)
+    while True:
+        found = [_name(place, length) for place, length in zip(places, lengths, strict=True)]
+        longer = [
+            min(length + (found.count(name) > 1), len(place.parts))
+            for name, length, place in zip(found, lengths, places, strict=True)
+        ]
+        if longer == lengths:
+            return found
+        lengths = longer
+
+
+def _name(place: Path, length: int) -> str:
+    return "/".join(place.resolve().parts[-length:])
+
+
+def _numbers(row: Any) -> Row:
+    """The numbers of a row of the trace; what is not finite is None, what is no number is absent."""
+    if not isinstance(row, dict):
+        return {}
+    kept = {str(key): value for key, value in row.items() if value is None or _number(value)}
+    return {key: value if value is None or math.isfinite(value) else None for key, value in kept.items()}
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

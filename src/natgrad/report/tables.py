@@ -1,0 +1,136 @@
+"""The tables of a page: final figures, settings, environment, commands. All text goes through `markup`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from natgrad.report import differences
+from natgrad.report.markup import Child, Markup, join, tag
+from natgrad.report.reading import Record
+
+COLOURS = 8
+
+
+def figures(records: Sequence[Record]) -> Markup:
+    """One row per run with its final figures; columns that no run has are left out."""
+    rows = [figures_of(record) for record in records]
+    named = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    head = tag("tr", tag("th", "run"), (tag("th", name, class_="number") for name in named))
+    body = (
+        tag(
+            "tr",
+            tag("th", swatch(number), record.name),
+            (tag("td", text(row[name]), class_="number") for name in named),
+        )
+        for number, (record, row) in enumerate(zip(records, rows, strict=True))
+    )
+    return _scrolling(tag("table", tag("thead", head), tag("tbody", body), class_="figures"))
+
+
+def figures_of(record: Record) -> dict[str, Any]:
+    """The final figures of a run by the words a reader uses."""
+    last, config = record.last, record.config
+    done = f"{text(last.get('epoch'))} of {config.training.epochs}"
+    best = record.best
+    shown = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
+    shown |= {"layers": list(config.model.layers), "seed": config.seed, "epochs": done}
+    measured = {
+        "test LL": likelihood(last),
+        "valid loss": last.get("valid_loss"),
+        "best valid": None if not best else f"{text(best['valid_loss'])} at {text(best['epoch'])}",
+        "train loss": last.get("train_loss"),
+        "KL": last.get("kl"),
+        "seconds": last.get("seconds"),
+        "refused": sum(row.get("steps_refused") or 0 for row in record.rows) or None,
+    }
+    return shown | measured
+
+
+def likelihood(row: Mapping[str, Any]) -> str | None:
+    """The test likelihood with its standard error over rows."""
+    if row.get("test_ll") is None:
+        return None
+    error = row.get("test_ll_se")
+    return f"{row['test_ll']:.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def settings(records: Sequence[Record]) -> Markup:
+    """What differs between the runs, or what is unusual in the one; the rest folded away."""
+    full = [differences.settings(record.config) for record in records]
+    if len(records) == 1:
+        shown, none = list(differences.unusual(records[0].config)), "Every setting is the method's default."
+    else:
+        shown, none = differences.differing(full), "Every setting is the same in all runs."
+    rest = [name for name in full[0] if name not in shown]
+    told = compared(records, full, shown) if shown else tag("p", none)
+    return join(told, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
+
+
+def environment(records: Sequence[Record]) -> Markup:
+    """Versions, machine and data of every run; what is the same in several runs is folded away."""
+    facts = [_known(differences.flat(record.environment)) for record in records]
+    apart = differences.differing(facts)
+    same = [name for name in facts[0] if name not in apart]
+    if not (apart or same):
+        return tag("p", "No environment was recorded.")
+    if len(records) == 1:
+        return compared(records, facts, same)
+    told = compared(records, facts, apart) if apart else tag("p", "The same for all runs.")
+    return join(told, _folded(f"{len(same)} facts that all runs share", compared(records, facts, same)))
+
+
+def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _folded(title: str, content: Markup) -> Markup:
+    return tag("details", tag("summary", title), content)
+
+
+def commands(records: Sequence[Record]) -> Markup:
+    """The command that repeats each run, ready to be copied."""
+    return join(
+        tag(
+            "div",
+            tag("h3", swatch(number), record.name),
+            tag("pre", differences.command(record.config, x64=record.environment.get("x64") is True)),
+        )
+        for number, record in enumerate(records)
+    )
+
+
+def compared(records: Sequence[Record], facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:
+    """A row per fact and a column per run; a fact that is the same in all is told once."""
+    heads = (tag("th", swatch(number), record.name) for number, record in enumerate(records))
+    head = tag("thead", tag("tr", tag("th", ""), heads)) if len(records) > 1 else None
+    apart = set(differences.differing(facts))
+
+    def cells(name: str) -> Child:
+        if name in apart:
+            return [tag("td", text(fact.get(name))) for fact in facts]
+        return tag("td", text(facts[0].get(name)), colspan=len(facts))
+
+    body = tag("tbody", (tag("tr", tag("th", name), cells(name)) for name in names))
+    return _scrolling(tag("table", head, body, class_="facts"))
+
+
+def swatch(number: int) -> Markup:
+    """The colour of a run."""
+    return tag("span", class_=f"swatch c{number % COLOURS}", aria_hidden="true")
+
+
+def text(value: Any) -> str:
+    """A value as a reader likes it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.5g}" if abs(value) < 1e5 else f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(text, value))
+    return str(value)
+
+
+def _scrolling(table: Markup) -> Markup:
+    return tag("div", table, class_="scroll", tabindex=0)
