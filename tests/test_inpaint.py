@@ -1,18 +1,23 @@
 """Completions and posteriors, held to enumeration: the law of hidden pixels must be p(x_hidden | x_known)."""
 
+import json
 from functools import cache
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import cases
+import natgrad
 import oracles
 from cases import CODINGS
-from natgrad import generator
+from natgrad import generator, measure
+from natgrad.cli.main import main
 from natgrad.errors import InputError
 from natgrad.evaluate import inpaint
+from natgrad.evaluate.given import Words
 from natgrad.evaluate.inpaint import Chain
 from natgrad.trained import Trained
 
@@ -160,3 +165,129 @@ def test_questions_that_cannot_be_answered_are_said(settings, match):
     given = {"rows": ROW[None], "mask": HIDE} | settings
     with pytest.raises(InputError, match=match):
         trained().inpaint(given.pop("rows"), given.pop("mask"), **given)
+
+
+IMAGES = np.random.default_rng(0).integers(0, 2, (40, 3, 4)).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on images of 3 x 4 pixels, hardly trained."""
+    place = tmp_path_factory.mktemp("inpaint")
+    np.save(place / "own.npy", IMAGES)
+    settings = {"method": "rws", "layers": (3,), "batch_size": 8, "epochs": 1}
+    return natgrad.train(data=place / "own.npy", out=place / "run", **settings)
+
+
+def words(run, image_shape=(3, 4)):
+    return Words(measure._dataset(run), 12, image_shape)
+
+
+def test_rows_of_a_split_and_of_files(run, tmp_path):
+    dataset = words(run).dataset
+    np.testing.assert_array_equal(words(run).rows("test:2"), dataset.test[[2]])
+    np.testing.assert_array_equal(words(run).rows("valid:0,3"), dataset.valid[[0, 3]])
+    for name, array in {
+        "row": IMAGES[0].reshape(12),
+        "image": IMAGES[0] * 0.7,
+        "bytes": IMAGES[0] * np.uint8(255),
+    }.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        got = words(run).rows(str(tmp_path / f"{name}.npy"))
+        np.testing.assert_array_equal(got, IMAGES[0].reshape(1, 12))
+    np.save(tmp_path / "images.npy", IMAGES[:5])
+    np.testing.assert_array_equal(words(run).rows(str(tmp_path / "images.npy")), IMAGES[:5].reshape(5, 12))
+    Image.fromarray(IMAGES[3] * np.uint8(200)).save(tmp_path / "a.png")
+    np.testing.assert_array_equal(words(run).rows(str(tmp_path / "a.png")), IMAGES[3].reshape(1, 12))
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("left", ["1100", "1100", "1100"]),
+        ("right", ["0011", "0011", "0011"]),
+        ("top", ["1111", "0000", "0000"]),
+        ("bottom", ["0000", "0000", "1111"]),
+        ("center", ["0000", "0110", "0000"]),
+    ],
+)
+def test_masks_by_name_hide_that_part(run, name, hidden):
+    got = words(run).mask(name).reshape(3, 4).astype(int)
+    assert ["".join(map(str, line)) for line in got] == hidden
+
+
+def test_masks_of_half_the_pixels_and_of_files(run, tmp_path):
+    assert words(run, None).mask("half", seed=1).sum() == 6
+    assert (words(run).mask("half", seed=1) != words(run).mask("half", seed=2)).any()
+    np.save(tmp_path / "m.npy", IMAGES[0].astype(bool))
+    np.testing.assert_array_equal(words(run).mask(str(tmp_path / "m.npy")), IMAGES[0].reshape(12) == 1)
+    Image.fromarray(IMAGES[1] * np.uint8(255)).save(tmp_path / "m.png")
+    np.testing.assert_array_equal(words(run).mask(str(tmp_path / "m.png")), IMAGES[1].reshape(12) == 1)
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    return stopped.value.code, *capsys.readouterr()
+
+
+def test_the_command_completes_and_reconstructs(run, capsys, tmp_path):
+    line = ["sample", run.folder, "--given", "test:0,1", "--json"]
+    code, out, _ = call(capsys, *line, "--mask", "left", "--number", 3, "--steps", 5)
+    found = json.loads(out)
+    assert (code, found["images"], found["hidden"], found["number"], found["steps"]) == (0, 2, 6, 3, 5)
+    assert 0 <= found["moved"] <= 1
+    assert found["picture"] == str(run.folder / "completions.png")
+    assert (run.folder / "completions.png").stat().st_size > 1000
+    code, out, _ = call(capsys, *line, "--out", tmp_path / "r.png")
+    assert (code, json.loads(out)["picture"]) == (0, str(tmp_path / "r.png"))
+    assert (tmp_path / "r.png").stat().st_size > 1000
+
+
+def write_files(place):
+    np.save(place / "wide.npy", np.zeros((3, 5)))
+    np.save(place / "grey.npy", np.full((3, 4), 0.4))
+    np.save(place / "large.npy", np.full((3, 4), 2.0))
+    Image.fromarray(np.zeros((4, 3), np.uint8)).save(place / "tall.png")
+    (place / "text.png").write_text("no picture")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("--mask left", "--mask needs --given: expected the image whose part is hidden"),
+        ("--given test:99", "--given: expected a number below 4, the rows of test, got 99"),
+        ("--given exam:1", "--given: expected test:NUMBER (or train:, valid:), a .npy or a .png file"),
+        ("--given none.npy", "expected a readable file, none.npy is not"),
+        ("--given none.png", "cannot read the picture none.png"),
+        ("--given text.png", "cannot read the picture text.png"),
+        (
+            "--given tall.png",
+            "expected a picture of 3 x 4 pixels (height x width), tall.png has 4 x 3; resize",
+        ),
+        ("--given wide.npy", "expected 12 values, or an image of 3 x 4 in wide.npy, got the shape (3, 5)"),
+        ("--given large.npy", "expected values in [0, 1] or bytes in large.npy, got others; rescale them"),
+        ("--given test:0 --mask lift", "unknown mask 'lift'; did you mean 'left'?"),
+        ("--given test:0 --mask grey.npy", "--mask: expected one mask of 0 and 1 in grey.npy"),
+        ("--given test:0 --mask left --number 0", "number: expected at least 1, got 0"),
+        ("--given test:0 --mask left --steps 0", "steps: expected at least 1, got 0"),
+        ("--given test:0 --mask left --out none/c.png", "cannot write the picture none/c.png"),
+    ],
+)
+def test_mistakes_are_one_sentence(run, capsys, monkeypatch, tmp_path, line, sentence):
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path)
+    code, out, err = call(capsys, "sample", run.folder, *line.split())
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_names_of_parts_need_images(run, tmp_path):
+    with pytest.raises(
+        InputError, match="--mask: 'left' needs images, and the rows of this run have no image"
+    ):
+        words(run, None).mask("left")
+    Image.fromarray(np.zeros((3, 4), np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(InputError, match=r"a.png is a picture, and the rows of this run have no image shape"):
+        words(run, None).rows(str(tmp_path / "a.png"))

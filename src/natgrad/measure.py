@@ -6,13 +6,16 @@ from typing import Any
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad import generator
+from natgrad.data import Dataset
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.evaluate import bidirectional, exact, importance, spectrum
+from natgrad.evaluate.completed import save_completions, save_reconstructions
+from natgrad.evaluate.given import Words
 from natgrad.evaluate.monitor import SMALL, held_out
 from natgrad.evaluate.pictures import save_samples
 from natgrad.models.helmholtz import Helmholtz
-from natgrad.training import load
+from natgrad.training import Run, load
 
 
 def evaluate_run(
@@ -22,11 +25,8 @@ def evaluate_run(
     if rows < 0:
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
-    data = found.config.data
-    dataset = load_data(
-        data.name, binarize=data.binarize, split_seed=data.split_seed, image_shape=data.image_shape
-    )
-    test = held_out(dataset, dataset.test, seed=data.split_seed, limit=rows)
+    dataset = _dataset(found)
+    test = held_out(dataset, dataset.test, seed=found.config.data.split_seed, limit=rows)
     model = found.model.parameters
     visible = model.coding.value(test, model.prior.dtype)
     likelihood = importance.log_likelihood(
@@ -82,6 +82,46 @@ def fisher_run(
         "rows": rows,
         "layers": layers,
     }
+
+
+def complete_run(
+    run: str | Path,
+    given: str,
+    mask: str | None = None,
+    *,
+    number: int = 8,
+    steps: int = 100,
+    seed: int = 0,
+    out: str | Path | None = None,
+) -> dict[str, Any]:
+    """Write a picture of given images and what a run's model makes of them.
+
+    With a mask, its hidden pixels are drawn `number` times given the others; without one, the images are
+    sent through the hidden units and back.
+    """
+    found = load(run)
+    words = Words(_dataset(found), found.model.parameters.sizes[0], found.image_shape)
+    rows = words.rows(given)
+    result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
+    picture = Path(out) if out is not None else found.folder / "completions.png"
+    if mask is None:
+        means = found.model.reconstruct(rows, seed=seed)
+        save_reconstructions(picture, rows, means, found.image_shape)
+        agreed = float((means.round() == rows).mean())
+        return result | {"picture": str(picture), "seed": seed, "pixels_agreed": agreed}
+    hide = words.mask(mask, seed)
+    done = found.model.inpaint(rows, hide, number=number, steps=steps, seed=seed)
+    save_completions(picture, rows, hide, done, found.image_shape)
+    agreed = float((done.samples == rows[:, None])[..., hide].mean())
+    result |= {"mask": mask, "hidden": int(hide.sum()), "picture": str(picture), "number": number}
+    return result | {"steps": steps, "seed": seed, "moved": float(done.moved.mean()), "pixels_agreed": agreed}
+
+
+def _dataset(found: Run) -> Dataset:
+    data = found.config.data
+    return load_data(
+        data.name, binarize=data.binarize, split_seed=data.split_seed, image_shape=data.image_shape
+    )
 
 
 def sample_run(

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -33,6 +34,11 @@ def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tupl
         axes.imshow(grid(images, shape, columns), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(title)
         axes.set_axis_off()
+    save_figure(path, figure)
+
+
+def save_figure(path: Path, figure: Any) -> None:
+    """Write a figure as PNG, whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         figure.savefig(temporary, format="png")
