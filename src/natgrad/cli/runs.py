@@ -36,8 +36,7 @@ def _table(result: dict[str, Any]) -> None:
         table.add_column(name, no_wrap=True, overflow="ellipsis", justify=NUMBERS.get(name, "left"))
     for line in lines:
         table.add_row(*map(escape, line.values()))
-    console = Console()
-    console.print(table, width=None if console.is_terminal else 1000, crop=console.is_terminal)
+    Console(width=None if Console().is_terminal else 1000).print(table)
     for line in result["runs"]:
         if "problem" in line:
             print(f"{line['name']}: {line['problem']}")

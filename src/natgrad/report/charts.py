@@ -89,7 +89,8 @@ def _columns(records: Sequence[Record]) -> set[str]:
 
 
 def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
-    caption = tag("figcaption", tag("b", chart.title), " ", tag("small", chart.note))
+    told = "; ".join(part for part in (chart.unit, chart.note) if part)
+    caption = tag("figcaption", tag("b", chart.title), " ", tag("small", told))
     return tag(
         "figure",
         caption,
@@ -98,7 +99,6 @@ def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
         data_title=chart.title,
         data_x=x,
         data_y=" ".join(chart.columns),
-        data_unit=chart.unit,
         data_log=chart.log,
         data_layers=layers,
     )

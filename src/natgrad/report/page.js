@@ -111,14 +111,14 @@
     const left = Math.min(0, ...all.map((p) => p.x)), right = Math.max(...all.map((p) => p.x));
     const x = linear(left, right > left ? right : left + 1, MARGIN.left, room.right, width / 90);
     const y = (told.log === undefined ? linear : logarithmic)(
-      Math.min(...ys), Math.max(...ys), room.bottom - 4, MARGIN.top + 4, height / 45);
+      Math.min(...ys), Math.max(...ys), room.bottom - 4, MARGIN.top + 4, height / 36);
     const picture = svg("svg", { tabindex: 0, role: "img", "aria-label": `${told.title} against ${told.x}` },
       ...axes(x, y, room, told), inside(found, x, y, room));
     plot.append(picture);
     listen(plot, picture, { found, x, y, room, axis: told.x });
   }
 
-  function axes(x, y, room, { x: name, unit }) {
+  function axes(x, y, room, { x: name }) {
     const horizontal = y.ticks.flatMap((v) => [
       svg("line", { class: "grid", x1: MARGIN.left, x2: room.right, y1: y(v), y2: y(v) }),
       svg("text", { x: MARGIN.left - 6, y: y(v) + 4, "text-anchor": "end" }, number(v)),
@@ -128,8 +128,7 @@
     const base = svg("line", { class: "axis", x1: MARGIN.left, x2: room.right, y1: room.bottom, y2: room.bottom });
     const below = svg("text", { x: (MARGIN.left + room.right) / 2, y: room.bottom + 27, "text-anchor": "middle" },
       name === "seconds" ? "seconds of training" : `${name}s`);
-    const above = svg("text", { x: room.right, y: MARGIN.top + 4, "text-anchor": "end" }, unit);
-    return [...horizontal, ...vertical, base, below, above];
+    return [...horizontal, ...vertical, base, below];
   }
 
   // The curves, in an inner picture that cuts off what lies outside the axes.

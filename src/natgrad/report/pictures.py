@@ -15,7 +15,7 @@ from natgrad.report.reading import Record
 from natgrad.training import load
 
 PAIRS, COLUMNS = 20, 10
-LEVELS = 16  # grey values of a picture: more cannot be told apart at this size, and cost bytes
+LEVELS = 16  # grey values of a picture: more cost bytes, and `CLEAR`, the gaps' value, is none of them
 LARGEST = 4096  # values of a row beyond which it is not drawn
 
 
@@ -76,5 +76,7 @@ def shape_of(record: Record) -> tuple[int, int] | None:
 
 
 def _sheet(images: np.ndarray, shape: tuple[int, int], columns: int) -> str:
-    coarse = np.round(grid(images, shape, columns) * (LEVELS - 1)) * (255 // (LEVELS - 1))
-    return data_uri(coarse.astype(np.uint8))
+    """Images side by side as one picture with clear gaps."""
+    coarse = np.round(images * (LEVELS - 1)) / (LEVELS - 1)
+    sheet = np.round(grid(coarse, shape, columns) * 255).astype(np.uint8)  # the grid's gaps are 0.5: `CLEAR`
+    return data_uri(sheet)

@@ -5,7 +5,6 @@ Nothing read here is trusted: rows keep finite numbers only, and what cannot be 
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -115,14 +114,14 @@ def _name(place: Path, length: int) -> str:
 
 
 def _numbers(row: Any) -> Row:
-    """The numbers of a row of the trace; what is not finite is None, what is no number is absent."""
+    """The numbers of a row of the trace and its empty places; all else is absent."""
     if not isinstance(row, dict):
         return {}
-    kept = {str(key): value for key, value in row.items() if value is None or _number(value)}
-    return {key: value if value is None or math.isfinite(value) else None for key, value in kept.items()}
+    return {str(key): value for key, value in row.items() if value is None or _number(value)}
 
 
 def _number(value: Any) -> bool:
+    """Whether a value is a finite number; no run has larger ones, and the page's script has none."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 

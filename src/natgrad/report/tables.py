@@ -29,21 +29,19 @@ def figures(records: Sequence[Record]) -> Markup:
 
 def figures_of(record: Record) -> dict[str, Any]:
     """The final figures of a run by the words a reader uses."""
-    last, config = record.last, record.config
-    done = f"{text(last.get('epoch'))} of {config.training.epochs}"
-    best = record.best
-    shown = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
-    shown |= {"layers": list(config.model.layers), "seed": config.seed, "epochs": done}
+    last, best, config = record.last, record.best, record.config
     measured = {
         "test LL": likelihood(last),
-        "valid loss": last.get("valid_loss"),
-        "best valid": None if not best else f"{text(best['valid_loss'])} at {text(best['epoch'])}",
-        "train loss": last.get("train_loss"),
+        "valid loss": _nats(last.get("valid_loss")),
+        "best valid": None if not best else f"{_nats(best['valid_loss'])} at {text(best['epoch'])}",
+        "train loss": _nats(last.get("train_loss")),
         "KL": last.get("kl"),
-        "seconds": last.get("seconds"),
         "refused": sum(row.get("steps_refused") or 0 for row in record.rows) or None,
+        "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
+        "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
-    return shown | measured
+    named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
+    return measured | named | {"layers": list(config.model.layers), "seed": config.seed}
 
 
 def likelihood(row: Mapping[str, Any]) -> str | None:
@@ -52,6 +50,10 @@ def likelihood(row: Mapping[str, Any]) -> str | None:
         return None
     error = row.get("test_ll_se")
     return f"{row['test_ll']:.2f}" + ("" if error is None else f" ± {error:.2f}")
+
+
+def _nats(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
 
 
 def settings(records: Sequence[Record]) -> Markup:

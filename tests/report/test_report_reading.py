@@ -1,0 +1,164 @@
+"""Runs read back: states, names, damaged folders; configs compared; the command that repeats a run."""
+
+import fcntl
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natgrad import config
+from natgrad.cli.dotted import take_dotted
+from natgrad.cli.main import app
+from natgrad.errors import InputError
+from natgrad.report import differences
+from natgrad.report.listing import list_runs
+from natgrad.report.reading import FINISHED, RUNNING, UNFINISHED, locked, read, read_all
+
+
+def test_a_run_is_read_with_its_last_and_best_rows(make: Any) -> None:
+    record = read(make("run", epochs=3))
+    assert (record.name, record.state, len(record.rows)) == ("run", FINISHED, 4)
+    assert record.last["epoch"] == record.best["epoch"] == 3
+    assert record.notes["image_shape"] == [3, 3]
+
+
+def test_rows_keep_finite_numbers_only(make: Any) -> None:
+    place = make("run", rows=[])
+    strange = '{"epoch": 0, "a": NaN, "b": -Infinity, "c": true, "d": "<b>", "e": [1], "f": 1e999, "g": 2'
+    huge = ', "h": 1' + "0" * 400 + "}\n"
+    (place / "trace.jsonl").write_text(strange + huge + '{"no": 1}\n{"epoch": 1, "g": null}\n', "utf-8")
+    rows = read(place).rows
+    assert rows == [{"epoch": 0, "g": 2}, {"epoch": 1, "g": None}]
+
+
+def test_states_tell_finished_unfinished_and_stopped_early(make: Any) -> None:
+    assert read(make("whole", epochs=2)).state == FINISHED
+    cut = make("cut", epochs=3)
+    rows = (cut / "trace.jsonl").read_text("utf-8").splitlines(keepends=True)
+    (cut / "trace.jsonl").write_text("".join(rows[:2]) + rows[2][:20], "utf-8")
+    assert read(cut).state == UNFINISHED
+    assert read(make("empty", rows=[])).state == UNFINISHED
+    losses = [{"epoch": n, "step": n, "valid_loss": loss} for n, loss in enumerate((3.0, 2.0, 2.5, 2.6))]
+    assert read(make("early", epochs=9, rows=losses, **{"evaluation.patience": 2})).state == FINISHED
+    assert read(make("patient", epochs=9, rows=losses, **{"evaluation.patience": 3})).state == UNFINISHED
+
+
+def test_a_run_whose_lock_is_held_is_running(make: Any) -> None:
+    place = make("run", epochs=1)
+    with (place / "state" / "lock").open("w") as handle:
+        assert read(place).state == FINISHED
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        assert locked(place)
+        assert read(place).state == RUNNING
+    assert not locked(place)
+
+
+def test_runs_of_the_same_name_are_told_apart_and_read_once(make: Any) -> None:
+    first, second, other = make("a/run"), make("b/run"), make("other")
+    found = read_all([first, second, other, first])
+    assert [record.name for record in found] == ["a/run", "b/run", "other"]
+
+
+def test_a_folder_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not a run folder"):
+        read(tmp_path)
+
+
+def test_unreadable_environment_and_states_are_absent(make: Any) -> None:
+    place = make("run")
+    (place / "environment.json").write_text("[1, 2", "utf-8")
+    (place / "state" / "0000000000.json").write_text('{"notes": 3}', "utf-8")
+    record = read(place)
+    assert (record.environment, record.notes) == ({}, {})
+
+
+def test_unusual_settings_are_told_against_the_methods_own_defaults() -> None:
+    plain = config.resolve({"method": "rws", "layers": (40, 10)})
+    assert differences.unusual(plain) == {"model.layers": [40, 10]}
+    assert differences.unusual(config.resolve({"method": "rws", "optimizer": "adam"})) == {}
+
+
+def test_differing_settings_are_those_and_no_others() -> None:
+    two = [differences.settings(config.resolve({"seed": seed, "method": "nws"})) for seed in (0, 1)]
+    assert differences.differing(two) == ["seed"]
+    assert differences.differing([{"a": None}, {}]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"method": "rws", "optimizer": "adam", "layers": (5,), "seed": 7},
+        {"method": "bihm", "learning_rate": 0.3, "data": "it's a $(file).npy", "image_shape": (4, 6)},
+        {"model.bias": -2.5, "objective.baseline": False, "objective.growth": ((3, 20), (6, 40))},
+        {"metric.final_damping": 0.01, "optimizer.schedule": "cosine", "data.binarize": "resample"},
+        {"data": "-odd", "batch_size": 8, "metric.kl_radius": 1e-7},
+    ],
+)
+def test_the_command_repeats_the_config_exactly(settings: dict[str, Any]) -> None:
+    wanted = config.resolve(settings)
+    words = shlex.split(differences.command(wanted))
+    assert words[:2] == ["natgrad", "train"]
+    dotted, plain = take_dotted(words[1:])
+    _, bound, _ = app.parse_args(plain, exit_on_error=False, print_error=False)
+    flags = bound.arguments["flags"].given() if "flags" in bound.arguments else {}
+    assert config.resolve(flags | dotted) == wanted
+
+
+def test_the_command_of_a_float64_run_says_so() -> None:
+    assert differences.command(config.resolve({}), x64=True) == "JAX_ENABLE_X64=1 natgrad train"
+
+
+def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, tmp_path: Path) -> None:
+    def rows(likelihood: float | None) -> list[dict[str, Any]]:
+        return [{"epoch": 3, "step": 3, "test_ll": likelihood, "valid_loss": 2.0, "seconds": 1.5}]
+
+    make("runs/worse", rows=rows(-20.0))
+    make("runs/deep/better", rows=rows(-10.0))
+    make("runs/none", rows=rows(None))
+    make("runs/first", rows=rows(-99.0), data="3by3")
+    (make("runs/odd") / "trace.jsonl").write_text("{\n{}\n", "utf-8")
+    (make("runs/broken") / "config.toml").write_text("format = ", "utf-8")
+    (tmp_path / "runs" / "config.toml").write_text("", "utf-8")  # a config alone is no run
+    found = list_runs(tmp_path / "runs")
+    assert [line["name"] for line in found] == ["first", "deep/better", "worse", "none", "broken", "odd"]
+    assert [line["state"] for line in found] == ["finished"] * 4 + ["damaged"] * 2
+    assert "not valid TOML" in found[4]["problem"]
+    assert "line 1 of" in found[5]["problem"]
+    assert found[1] | {"run": ""} == {
+        "name": "deep/better",
+        "data": "digits",
+        "method": "nrws",
+        "layers": [6, 3],
+        "epochs": 3,
+        "epochs_wanted": 3,
+        "best_valid_loss": 2.0,
+        "test_ll": -10.0,
+        "seconds": 1.5,
+        "state": "finished",
+        "run": "",
+    }
+
+
+def test_a_list_of_no_folder_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no folder; give one that holds runs"):
+        list_runs(tmp_path / "absent")
+
+
+def test_the_command_runs_prints_a_table_or_one_json_line(
+    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make("runs/a-run-with-a-name-that-is-long-enough-to-need-the-whole-width", epochs=1)
+    (make("runs/bad") / "trace.jsonl").write_text("{\n{}\n", "utf-8")
+    app(["runs", str(tmp_path / "runs")])
+    text = capsys.readouterr().out
+    assert "a-run-with-a-name-that-is-long-enough-to-need-the-whole-width" in text
+    assert "1/1" in text
+    assert "bad: line 1" in text
+    app(["runs", str(tmp_path / "runs"), "--json"])
+    assert [line["state"] for line in json.loads(capsys.readouterr().out)["runs"]] == ["finished", "damaged"]
+    (tmp_path / "none").mkdir()
+    app(["runs", str(tmp_path / "none")])
+    assert "no runs in" in capsys.readouterr().out
