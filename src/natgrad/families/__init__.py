@@ -1,0 +1,1 @@
+"""Exponential families with all their charts: the statistical models of stochastic relaxation."""

@@ -1,0 +1,94 @@
+"""Gradients of E[f]: enumeration, Gaussian moments, Monte Carlo, and the fit that is the natural gradient."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from laws import FAMILIES, support
+
+from natgrad.errors import InputError
+from natgrad.objectives import relaxation
+
+TOY = relaxation.polynomial({(0,): 1.0, (1,): 2.0, (0, 1): 3.0})
+
+
+def close(left, right, tolerance=1e-8):
+    np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=tolerance, atol=tolerance)
+
+
+def test_the_toy_function_is_the_slides_table():
+    close(TOY(jnp.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])), [6, -4, -2, 0], 0)
+
+
+@pytest.mark.parametrize("name", ["independence", "pairwise"])
+def test_enumerated_expectation_and_its_gradient_are_sums(name):
+    family, theta = FAMILIES[name]
+    expected = relaxation.enumerated(TOY, family)
+    points, chances = support(family, theta)
+    statistics = family.statistics(points)
+    close(expected(theta), chances @ TOY(points), 1e-12)
+    covariance = (chances * (TOY(points) - chances @ TOY(points))) @ (statistics - chances @ statistics)
+    close(jax.grad(expected)(theta), covariance, 1e-12)
+
+
+def test_gaussian_moments_up_to_degree_four_are_quadratures():
+    family, theta = FAMILIES["full"]
+    points, chances = support(family, theta)
+    mean, covariance = family.moments(theta)
+    for degree in range(5):
+        for term in itertools.combinations_with_replacement(range(2), degree):
+            direct = chances @ jnp.prod(points[:, list(term)], axis=1)
+            close(relaxation.moment(mean, covariance, term), direct, 1e-12)
+
+
+def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
+    family, theta = FAMILIES["full"]
+    quartic = relaxation.polynomial({(0,): 6.0, (0, 0): 8.0, (0, 0, 1): -1.0, (0, 0, 1, 1): -2.0})
+    gradient = jax.jit(jax.grad(relaxation.gaussian_expectation(quartic, family)))(theta)
+    points, chances = support(family, theta)
+    statistics = family.statistics(points)
+    values = quartic(points)
+    close(gradient, (chances * values) @ (statistics - chances @ statistics), 1e-9)
+
+
+def test_monte_carlo_gradient_is_unbiased_with_either_centre():
+    family, theta = FAMILIES["pairwise"]
+    exact = jax.grad(relaxation.enumerated(TOY, family))(theta)
+
+    def both(key):
+        points = family.sample(key, theta, 20)
+        values, statistics = TOY(points), family.statistics(points)
+        return (
+            relaxation.covariance_gradient(values, statistics),
+            relaxation.sampled_gradient(key, TOY, family, theta, 20)[1],
+        )
+
+    for found in jax.jit(jax.vmap(both))(jax.random.split(jax.random.key(0), 2000)):
+        error = found.std(axis=0) / np.sqrt(len(found))
+        assert jnp.all(jnp.abs(found.mean(axis=0) - exact) < 5 * error)
+
+
+@pytest.mark.parametrize("number", [12, 40])
+def test_natural_gradient_from_samples_is_the_coefficients_of_f(number):
+    family, theta = FAMILIES["pairwise"]
+    coefficients = jnp.array([0.5, -1.0, 2.0, 0.3, -0.7])
+    statistics = family.statistics(family.sample(jax.random.key(1), theta, number))
+    found = relaxation.natural_from_samples(statistics @ coefficients + 3.0, statistics)
+    close(found, coefficients, 1e-9)
+
+
+def test_damped_natural_gradient_is_the_same_in_both_spaces():
+    rng = np.random.default_rng(0)
+    statistics, values = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=6))
+    centred = statistics - statistics.mean(axis=0)
+    fisher = centred.T @ centred / 5 + 0.3 * jnp.eye(9)
+    expected = jnp.linalg.solve(fisher, centred.T @ (values - values.mean()) / 5)
+    close(relaxation.natural_from_samples(values, statistics, 0.3), expected, 1e-10)
+
+
+def test_a_polynomial_of_degree_five_is_refused():
+    with pytest.raises(InputError, match="up to degree 4"):
+        relaxation.polynomial({(0, 0, 0, 1, 1): 1.0})
+    assert TOY.size == 2
