@@ -25,7 +25,8 @@ def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) ->
         raise InputError(
             f"cannot write the report {place}: {error.strerror}; give a file you may write with --out"
         ) from None
-    return {"report": str(place), "runs": [str(record.folder) for record in records], "bytes": len(text)}
+    size = len(text.encode())
+    return {"report": str(place), "runs": [str(record.folder) for record in records], "bytes": size}
 
 
 def _default(records: Sequence[Record]) -> Path:

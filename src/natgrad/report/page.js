@@ -30,8 +30,8 @@
   // ---- what is drawn
 
   function points(columns, x, y) {
-    const ys = columns[y] || [], band = columns[BANDS[y]] || [];
-    return ys.map((value, i) => ({ x: columns[x][i], y: value, half: 2 * (band[i] || 0), share: i / Math.max(ys.length - 1, 1) }));
+    const xs = columns[x] || [], ys = columns[y] || [], band = columns[BANDS[y]] || [];
+    return ys.map((value, i) => ({ x: xs[i], y: value, half: 2 * (band[i] || 0), share: ys.length > 1 ? i / (ys.length - 1) : 1 }));
   }
 
   // Curves of a chart: [{name, colour, dashed, band, points}]; a point is dropped where it has no place.
@@ -58,6 +58,10 @@
   }
 
   // ---- scales
+
+  function extent(values) {
+    return values.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
+  }
 
   function ticks(low, high, count) {
     const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
@@ -105,13 +109,13 @@
       plot.append(html("p", "", "Nothing to show."));
       return;
     }
-    const all = found.flatMap((c) => c.points), judged = all.filter((p) => p.share >= from || p.share === 1);
-    const ys = judged.flatMap((p) => told.log === undefined ? [p.y - p.half, p.y + p.half] : [p.y]);
+    const all = found.flatMap((c) => c.points), late = all.filter((p) => p.share >= from);
+    const ys = (late.length ? late : all).flatMap((p) => told.log === undefined ? [p.y - p.half, p.y + p.half] : [p.y]);
     const room = { right: width - MARGIN.right, bottom: height - MARGIN.bottom };
-    const left = Math.min(0, ...all.map((p) => p.x)), right = Math.max(...all.map((p) => p.x));
+    const [left, right] = extent([0, ...all.map((p) => p.x)]);
     const x = linear(left, right > left ? right : left + 1, MARGIN.left, room.right, width / 90);
     const y = (told.log === undefined ? linear : logarithmic)(
-      Math.min(...ys), Math.max(...ys), room.bottom - 4, MARGIN.top + 4, height / 36);
+      ...extent(ys), room.bottom - 4, MARGIN.top + 4, height / 36);
     const picture = svg("svg", { tabindex: 0, role: "img", "aria-label": `${told.title} against ${told.x}` },
       ...axes(x, y, room, told), inside(found, x, y, room));
     plot.append(picture);

@@ -90,7 +90,7 @@ def _range() -> Markup:
     """What the vertical axes must hold; the start of a training dwarfs what comes after it."""
     choices = (("whole range", 0), ("after the start", 0.1), ("late half", 0.5))
     buttons = (
-        tag("button", name, type="button", data_from=share, aria_pressed=str(share == 0.1).lower())
+        tag("button", name, type="button", data_from=str(share), aria_pressed=str(share == 0.1).lower())
         for name, share in choices
     )
     return tag("p", "Vertical axes: ", tag("span", buttons, class_="choice"), class_="controls")

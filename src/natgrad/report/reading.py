@@ -60,11 +60,13 @@ def read(run: str | Path, name: str | None = None) -> Record:
     place, settings = folders.open_run(run)
     rows = [row for row in map(_numbers, folders.trace(place)) if row.get("epoch") is not None]
     environment = _object(place / "environment.json")
-    manifests = sorted((place / "state").glob("*.json"), reverse=True)
-    notes = next((notes for notes in (_object(path).get("notes") for path in manifests) if notes), {})
-    return Record(
-        place, name or _name(place, 1), settings, rows, environment, notes if isinstance(notes, dict) else {}
-    )
+    return Record(place, name or _name(place, 1), settings, rows, environment, _notes(place / "state"))
+
+
+def _notes(states: Path) -> dict[str, Any]:
+    """The notes of the newest state that has some."""
+    found = (_object(path).get("notes") for path in sorted(states.glob("*.json"), reverse=True))
+    return next((notes for notes in found if isinstance(notes, dict)), {})
 
 
 def locked(place: Path) -> bool:

@@ -90,15 +90,19 @@ def _folded(title: str, content: Markup) -> Markup:
 
 
 def commands(records: Sequence[Record]) -> Markup:
-    """The command that repeats each run, ready to be copied."""
+    """The command that repeats each run, ready to be copied: a click selects it whole."""
+    told = "Each makes a new folder with the same numbers, on the same devices and versions."
     return join(
-        tag(
-            "div",
-            tag("h3", swatch(number), record.name),
-            tag("pre", differences.command(record.config, x64=record.environment.get("x64") is True)),
-        )
-        for number, record in enumerate(records)
+        tag("p", told),
+        (
+            tag("div", tag("h3", swatch(number), record.name), tag("pre", _command(record)))
+            for number, record in enumerate(records)
+        ),
     )
+
+
+def _command(record: Record) -> str:
+    return differences.command(record.config, x64=record.environment.get("x64") is True)
 
 
 def compared(records: Sequence[Record], facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:

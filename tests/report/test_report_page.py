@@ -1,0 +1,225 @@
+"""The page: escaped, self-contained, whole whatever the runs hold; its pictures decode to what was drawn."""
+
+import base64
+import io
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_runs import HOSTILE
+
+from natgrad.cli.main import app
+from natgrad.errors import InputError
+from natgrad.records import gallery
+from natgrad.report import charts, png
+from natgrad.report.making import report_runs
+from natgrad.report.markup import Markup, join, tag
+from natgrad.report.pictures import frames
+from natgrad.report.reading import read
+
+
+class Reader(HTMLParser):
+    """The page as a browser's parser sees it: elements with their attributes, and the visible text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.inside = "", ""
+        self.feed(text)
+
+    def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.elements.append((name, dict(attributes)))
+        self.inside = name
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self.inside in ("script", "style") else data
+
+    def of(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for found, attributes in self.elements if found == name]
+
+
+def page_of(*runs: Path, out: Path) -> str:
+    report_runs(runs, out=out)
+    return out.read_text("utf-8")
+
+
+def numbers(text: str) -> list[dict[str, Any]]:
+    block = re.search(r'<script type="application/json" id="runs">(.*?)</script>', text, re.DOTALL)
+    assert block is not None
+    return json.loads(block[1])["runs"]
+
+
+def test_text_is_escaped_and_markup_is_not() -> None:
+    assert tag("p", "<b>", Markup("<i></i>"), None, ["&", 3]) == "<p>&lt;b&gt;<i></i>&amp;3</p>"
+    assert tag("a", title='"x"', hidden=True, lang=None) == '<a title="&quot;x&quot;" hidden></a>'
+    assert join("<", join("<")) == "&lt;&lt;"
+
+
+def test_a_hostile_run_stays_text(make: Any, tmp_path: Path) -> None:
+    place = make(HOSTILE, data=f"</script><script>alert(2)</script>{HOSTILE}")
+    facts = {"versions": {"natgrad": HOSTILE}, HOSTILE: "</script>" + HOSTILE}
+    (place / "environment.json").write_text(json.dumps(facts), "utf-8")
+    trace = [{"epoch": 0, "step": 0, "valid_loss": 1.0, HOSTILE: 2.0, "</script>" + HOSTILE: 3.0}]
+    (place / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in trace), "utf-8")
+    text = page_of(place, out=tmp_path / "page.html")
+    seen = Reader(text)
+    assert len(seen.of("script")) == 2
+    assert all("onerror" not in attributes for _, attributes in seen.elements)
+    assert {str(image["src"])[:22] for image in seen.of("img")} == {"data:image/png;base64,"}
+    assert HOSTILE in seen.text
+    assert numbers(text)[0]["name"] == HOSTILE
+
+
+def test_the_page_asks_the_network_for_nothing_and_admits_only_its_own_script(
+    make: Any, tmp_path: Path
+) -> None:
+    text = page_of(make("run"), out=tmp_path / "page.html")
+    seen = Reader(text)
+    addresses = [a[key] for _, a in seen.elements for key in ("src", "href") if key in a]
+    assert addresses
+    assert all(str(address).startswith("data:") for address in addresses)
+    assert "@import" not in text
+    assert "url(" not in text
+    policy = next(str(a["content"]) for a in seen.of("meta") if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not [name for _, a in seen.elements for name in a if name.startswith("on") or name == "style"]
+
+
+def test_numbers_travel_with_their_gaps(make: Any, tmp_path: Path) -> None:
+    (run,) = numbers(page_of(make("run", epochs=2), out=tmp_path / "page.html"))
+    assert run["columns"]["epoch"] == [0, 1, 2]
+    assert run["columns"]["train_loss"] == [None, 5.4, 4.9]
+    assert [frame["epoch"] for frame in run["frames"]] == [0, 1, 2]
+
+
+def test_long_traces_are_thinned_with_their_last_row(make: Any) -> None:
+    rows = [{"epoch": n, "step": n, "valid_loss": 1 / (n + 1)} for n in range(2 * charts.POINTS + 7)]
+    found = charts.data(read(make("run", rows=rows, pictures=False)))["columns"]["epoch"]
+    assert len(found) <= charts.POINTS + 1
+    assert (found[0], found[-1]) == (0, 2 * charts.POINTS + 6)
+
+
+def test_charts_are_what_the_traces_hold(make: Any) -> None:
+    plain, natural = read(make("plain", method="rws")), read(make("natural"))
+    assert 'data-x="seconds"' in charts.learning([plain])
+    assert 'data-y="train_loss valid_loss"' in charts.learning([plain])
+    assert 'data-y="kl"' not in charts.learning([plain])
+    assert charts.layers([plain]) == ""
+    of_layers = re.findall(r'data-y="(\w+)"', charts.layers([plain, natural]))
+    assert of_layers == ["gradient_norm", "cosine", "residual"]
+    assert "steps_refused" not in charts.step([natural])  # zero throughout
+    odd = read(make("odd", rows=[{"epoch": 0, "step": 0, "new_figure": 0.0, "steps_refused": 2}]))
+    assert re.findall(r'data-y="(\w+)"', charts.step([odd])) == ["steps_refused", "new_figure"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [{"epoch": 0, "step": 0, "seconds": 0.0, "train_loss": None, "valid_loss": 5.0, "test_ll": -5.0}],
+        [{"epoch": 0, "step": 0, "valid_loss": None, "test_ll": None}],
+        [{"epoch": 0}, {"epoch": None}, {"epoch": 1, "test_ll": -3.5, "kl": 0.1}],
+    ],
+)
+def test_runs_with_little_in_them_have_a_page(make: Any, tmp_path: Path, rows: list[Any]) -> None:
+    little = make("little", rows=rows, pictures=False)
+    seen = Reader(page_of(little, make("whole", data="3by3"), out=tmp_path / "page.html"))
+    assert "Not finished: little." in seen.text
+    assert "different data: their losses and likelihoods are not comparable" in seen.text
+    assert Reader(page_of(little, out=tmp_path / "one.html")).text.count("little") >= 3
+
+
+def test_one_run_tells_its_unusual_settings_and_several_their_differences(make: Any, tmp_path: Path) -> None:
+    first, second = make("first", epochs=2), make("second", epochs=2, seed=5)
+    one = page_of(first, out=tmp_path / "one.html")
+    shown = one[one.index('id="settings"') : one.index("<details>")]
+    assert re.findall(r"<tr><th>([\w.]+)</th>", shown) == ["model.layers", "training.epochs"]
+    two = page_of(first, second, out=tmp_path / "two.html")
+    shown = two[two.index('id="settings"') : two.index("<details>")]
+    assert re.findall(r"<tr><th>([\w.]+)</th>", shown) == ["seed"]
+    assert "natgrad train --seed 5 --layers 6,3 --epochs 2" in two
+
+
+def test_the_report_goes_where_it_should_and_leaves_nothing_else(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = make("first"), make("second")
+    before = set(first.iterdir())
+    app(["report", str(first), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["report"] == str(first / "report.html")
+    assert said["bytes"] == (first / "report.html").stat().st_size
+    assert set(first.iterdir()) - before == {first / "report.html"}
+    app(["report", str(first), str(second)])
+    assert "report.html" in capsys.readouterr().out
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_a_report_that_cannot_be_written_says_so(make: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot write the report .*give a file you may write with --out"):
+        report_runs([make("run")], out=tmp_path / "absent" / "page.html")
+
+
+def test_a_report_of_nothing_is_a_mistake() -> None:
+    with pytest.raises(InputError, match="expected at least one run folder, got none"):
+        report_runs([])
+
+
+def test_png_holds_the_pixels_and_the_clear_value() -> None:
+    from matplotlib.image import imread
+
+    pixels = np.array([[0, 255, 17], [png.CLEAR, 34, 51]], np.uint8)
+    read_back = imread(io.BytesIO(png.encode(pixels)), format="png")
+    grey = read_back[..., 0] if read_back.ndim == 3 else read_back
+    assert np.array_equal(np.round(grey * 255).astype(np.uint8), pixels)
+    assert b"tRNS\x00\x80" in png.encode(pixels)
+    assert base64.b64decode(png.data_uri(pixels).removeprefix("data:image/png;base64,")) == png.encode(pixels)
+
+
+def test_pictures_of_images_are_square_sheets_and_of_other_rows_strips(make: Any) -> None:
+    def size(uri: str) -> tuple[int, ...]:
+        raw = base64.b64decode(uri.partition(",")[2])
+        return int.from_bytes(raw[16:20], "big"), int.from_bytes(raw[20:24], "big")
+
+    place = make("run", epochs=1)
+    found = frames(read(place))
+    assert [frame.epoch for frame in found] == [0, 1]
+    assert {size(frame.means) for frame in found} == {(9, 9)}  # 2 x 2 images of 3 x 3, one pixel apart
+    (place / "state" / "0000000000.json").unlink()
+    assert size(frames(read(place))[0].samples) == (11, 9)  # 4 rows of 9 values
+
+
+def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:
+    place = make("run", epochs=3)
+    files = sorted((place / "gallery").iterdir())
+    files[0].write_bytes(b"")
+    files[1].write_bytes(zlib.compress(b"nonsense"))
+    files[2].rename(place / "gallery" / "0000009999.safetensors")
+    (place / "gallery" / "..safetensors").write_bytes(b"x")
+    assert [frame.epoch for frame in frames(read(place))] == [3]
+
+
+def test_a_gallery_keeps_the_same_dreams_thinned_over_the_whole(tmp_path: Path) -> None:
+    import jax
+
+    from natgrad.models.helmholtz import helmholtz
+
+    model = helmholtz(jax.random.key(0), (4, 3))
+    for step in range(0, 10 * gallery.KEPT + 10, 10):
+        gallery.keep(tmp_path, step, model)
+    found = dict(gallery.pictures(tmp_path))
+    assert list(found) == list(range(0, 10 * gallery.KEPT + 10, 20))
+    first, last = found[0], found[10 * gallery.KEPT]
+    assert all(np.array_equal(first[name], last[name]) for name in ("means", "samples"))
+    assert first["means"].shape == (gallery.PICTURES, 4)
+    assert first["samples"].max() == 1
+    gallery.keep(tmp_path, 1, "no model with pictures")
+    gallery.keep(tmp_path / "no folder", 1, model)  # pictures are no reason to stop
+    assert 1 not in dict(gallery.pictures(tmp_path))
