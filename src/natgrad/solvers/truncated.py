@@ -1,0 +1,147 @@
+"""Conjugate gradients stopped early: the heart of Hessian-Free and of truncated Newton methods.
+
+Every iteration lowers the quadratic model
+
+    phi(x) = (1/2) x^T A x - g^T x,     A = damping I + F,
+
+which costs nothing to follow. Martens stops when it hardly falls any more [martens2010 sec. 4.4]:
+at iteration i, if i > k, phi(x_i) < 0 and (phi(x_i) - phi(x_{i-k})) / phi(x_i) < k epsilon, with
+k = max(10, i / 10). Some of the iterates, at geometrically growing i, can be kept, since an earlier
+one is often the better step [martens2010 sec. 4.6].
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from natgrad import tree
+from natgrad.core import Model
+from natgrad.errors import InputError
+from natgrad.solvers.whole import CONVERGED, FAILED, INDEFINITE, LIMIT, Solution, Solve, System
+
+
+class Progress(NamedTuple):
+    """What a stopping rule may look at: the iteration, phi of all iterates so far, residual and right-hand norms."""
+
+    iteration: Int[Array, ""]
+    values: Float[Array, " iterates"]
+    residual: Float[Array, ""]
+    right: Float[Array, ""]
+
+
+Stop = Callable[[Progress], Bool[Array, ""]]
+
+
+def small_residual(tolerance: float = 1e-4) -> Stop:
+    """Stop when the residual is that small a part of the right-hand side [revisiting alg. 1]."""
+    return lambda progress: progress.residual <= tolerance * progress.right
+
+
+def little_progress(epsilon: float = 5e-4) -> Stop:
+    """Martens' rule: stop when phi falls by less than epsilon of itself per iteration [martens2010 sec. 4.4]."""
+
+    def stop(progress: Progress) -> Bool[Array, ""]:
+        i, values = progress.iteration, progress.values
+        k = jnp.maximum(10, i // 10)
+        now, before = values[i], values[jnp.maximum(i - k, 0)]
+        share = (now - before) / jnp.where(now < 0, now, 1)
+        return (i > k) & (now < 0) & (share < epsilon * k.astype(values.dtype))
+
+    return stop
+
+
+class Carry(NamedTuple):
+    """An iteration's state; `power` is residual^T M residual, M the preconditioner."""
+
+    iteration: Int[Array, ""]
+    value: Model
+    residual: Model
+    direction: Model
+    power: Float[Array, ""]
+    values: Float[Array, " iterates"]
+    result: Int[Array, ""]
+    iterates: Any
+
+
+def conjugate_gradient(
+    iterations: int = 20, *, stop: Stop | None = None, keep: float | None = None
+) -> Solve:
+    """Preconditioned conjugate gradients from a guess (zero by default), one product per iteration.
+
+    Args:
+        iterations: the most that are made.
+        stop: the stopping rule; `small_residual()` by default.
+        keep: also keep the iterates at ceil(keep^j), j = 0, 1, ..., for back-tracking (Martens: 1.3).
+    """
+    if iterations < 1:
+        raise InputError(f"conjugate gradients need at least one iteration, got {iterations}")
+    rule = small_residual() if stop is None else stop
+    slots = None if keep is None else _slots(iterations, keep)
+
+    def solve(system: System, gradient: Model, guess: Model | None) -> Solution:
+        right = tree.norm(gradient)
+        start = _start(system, gradient, guess, iterations, slots)
+
+        def more(carry: Carry) -> Bool[Array, ""]:
+            return (carry.result == LIMIT) & (carry.iteration < iterations)
+
+        def body(carry: Carry) -> Carry:
+            return _advance(system, carry, lambda progress: rule(progress._replace(right=right)), slots)
+
+        found = jax.lax.while_loop(more, body, start)
+        finite = jnp.isfinite(tree.vdot(found.value, found.value))
+        kept = 0 if slots is None else jnp.where(found.iteration > 0, jnp.asarray(slots)[found.iteration] + 1, 0)
+        result = jnp.where(finite, found.result, FAILED)
+        return Solution(found.value, found.residual, found.iteration, result, found.iterates, kept)
+
+    return solve
+
+
+def _start(system: System, gradient: Model, guess: Model | None, iterations: int, slots: list[int] | None) -> Carry:
+    residual = gradient if guess is None else tree.subtract(gradient, system.mv(guess))
+    value = tree.zeros(gradient) if guess is None else guess
+    direction = residual if system.precondition is None else system.precondition(residual)
+    power = tree.vdot(residual, direction)
+    first = -0.5 * (tree.vdot(value, gradient) + tree.vdot(value, residual))
+    values = jnp.zeros((iterations + 1,), power.dtype).at[0].set(first)
+    done = jnp.where(power > 0, LIMIT, jnp.where(jnp.isfinite(power), CONVERGED, FAILED))
+    iterates = None
+    if slots is not None:
+        iterates = jax.tree.map(lambda leaf: jnp.zeros((slots[-1] + 1, *leaf.shape), leaf.dtype), gradient)
+    return Carry(jnp.zeros((), jnp.int32), value, residual, direction, power, values, done, iterates)
+
+
+def _advance(system: System, carry: Carry, stop: Stop, slots: list[int] | None) -> Carry:
+    """One iteration; along a direction without positive curvature nothing moves."""
+    product = system.mv(carry.direction)
+    energy = tree.vdot(carry.direction, product)
+    bends = energy > 0
+    length = jnp.where(bends, carry.power / jnp.where(bends, energy, 1), 0)
+    value = tree.axpy(length, carry.direction, carry.value)
+    residual = tree.axpy(-length, product, carry.residual)
+    corrected = residual if system.precondition is None else system.precondition(residual)
+    power = tree.vdot(residual, corrected)
+    direction = tree.axpy(power / carry.power, carry.direction, corrected)
+    iteration = carry.iteration + bends.astype(jnp.int32)
+    fallen = carry.values[carry.iteration] - 0.5 * length * carry.power
+    values = carry.values.at[iteration].set(fallen)
+    size = power if system.precondition is None else tree.vdot(residual, residual)
+    done = stop(Progress(iteration, values, jnp.sqrt(size), jnp.zeros_like(size))) | (power == 0)
+    result = jnp.where(bends, jnp.where(done, CONVERGED, LIMIT), INDEFINITE)
+    iterates = carry.iterates
+    if slots is not None:
+        put = lambda stack, leaf: stack.at[jnp.asarray(slots)[iteration]].set(leaf)  # noqa: E731
+        iterates = jax.tree.map(put, iterates, value)
+    return Carry(iteration, value, residual, direction, power, values, result, iterates)
+
+
+def _slots(iterations: int, keep: float) -> list[int]:
+    """The slot of every iterate: that of the next place ceil(keep^j) to be kept, so that the last is always there."""
+    if not keep > 1:
+        raise InputError(f"iterates are kept at growing powers of a number above one, got {keep}")
+    places = sorted({min(math.ceil(keep**j), iterations) for j in range(1 + math.ceil(math.log(iterations, keep)))})
+    return [next(slot for slot, place in enumerate(places) if place >= i) for i in range(iterations + 1)]

@@ -1,0 +1,70 @@
+"""How far to go along a direction: a rate, one that decays, a line search, or a step of given divergence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from natgrad.errors import InputError
+from natgrad.updates.reduction import Line
+
+Length = Callable[[Line], Float[Array, ""]]
+
+
+def learning_rate(rate: float | Callable[[Array], Any]) -> Length:
+    """A number, or a function of the step such as an optax schedule."""
+    return lambda line: jnp.asarray(rate(line.steps) if callable(rate) else rate, line.slope.dtype)
+
+
+def inverse_time(rate: float, *, constant: int = 200, time: float = 20.0) -> Length:
+    """rate for `constant` steps, then rate / (1 + (t - constant) / time) [revisiting sec. 8.6]."""
+
+    def length(line: Line) -> Float[Array, ""]:
+        late = jnp.maximum(line.steps - constant, 0).astype(line.slope.dtype)
+        return rate / (1 + late / time)
+
+    return length
+
+
+def line_search(start: float = 1.0, *, shrink: float = 0.8, share: float = 1e-2, tries: int = 60) -> Length:
+    """Shrink from `start` until the loss falls by that share of what the slope promises; 0 if it never does.
+
+    The rule of Armijo, with the numbers of Hessian-Free [martens2010].
+    """
+    if not 0 < shrink < 1:
+        raise InputError(f"a line search shrinks by a number between 0 and 1, got {shrink}")
+
+    def length(line: Line) -> Float[Array, ""]:
+        before = line.before()
+
+        def falls(rate: Array) -> Bool[Array, ""]:
+            return line.value(rate) <= before - share * rate * line.slope
+
+        def body(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            tried, rate, _ = carry
+            smaller = rate * shrink
+            return tried + 1, smaller, falls(smaller)
+
+        first = jnp.asarray(start, line.slope.dtype)
+        more = lambda carry: ~carry[2] & (carry[0] < tries)  # noqa: E731
+        _, rate, good = jax.lax.while_loop(more, body, (jnp.zeros((), jnp.int32), first, falls(first)))
+        return jnp.where(good, rate, 0)
+
+    return length
+
+
+def divergence_ball(radius: float, *, longest: Length | None = None) -> Length:
+    """The step whose divergence, (1/2) rate^2 d^T F d nats, is `radius`, or a shorter one [revisiting eq. 2].
+
+    `longest` is the rate that is never exceeded; 1 by default.
+    """
+    if not radius > 0:
+        raise InputError(f"the radius of a divergence ball must be positive, got {radius}")
+
+    def length(line: Line) -> Float[Array, ""]:
+        most = jnp.ones_like(line.slope) if longest is None else longest(line)
+        return jnp.minimum(most, jnp.sqrt(2 * radius / jnp.maximum(line.curvature, 1e-30)))
+
+    return length

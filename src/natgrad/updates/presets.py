@@ -1,0 +1,154 @@
+"""Methods for networks, each put together of the same parts.
+
+    plain               gradient -> any optax optimiser
+    natural_network     Fisher, conjugate gradients to 1e-4 or 20 iterations, a rate     [revisiting alg. 1]
+    hessian_free        Gauss-Newton, Martens' stopping rule and back-tracking, preconditioner,
+                        Levenberg-Marquardt, line search, warm start                      [martens2010]
+    krylov_descent      the loss itself minimised in a Krylov subspace                    [vinyals2012]
+    tonga               the centred covariance of gradients, in sample space              [revisiting eq. 12]
+    unit_blocks         exact blocks of the Fisher, one per unit of a perceptron
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from natgrad import tree
+from natgrad.core import Algorithm, Direction, Estimate, Model, steepest
+from natgrad.metrics.blocks import Blocks
+from natgrad.metrics.curvature import Metric, fisher, gauss_newton
+from natgrad.metrics.empirical import centred_covariance, squared_gradients
+from natgrad.metrics.units import UnitMetric, exact_units
+from natgrad.models.bernoulli import Layer
+from natgrad.models.networks import Activation
+from natgrad.models.networks import perceptron as perceptron_network
+from natgrad.models.outputs import Law
+from natgrad.objectives.supervised import Labelled, Rows, Task, loss, supervised
+from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
+from natgrad.solvers.contract import Solver
+from natgrad.solvers.subspace import Descend, subspace_descent
+from natgrad.solvers.truncated import conjugate_gradient, little_progress
+from natgrad.solvers.whole import FAILED, System, automatic
+from natgrad.updates.descent import descent
+from natgrad.updates.lengths import Length, learning_rate, line_search
+from natgrad.updates.reduction import Damping, constant, levenberg_marquardt
+from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner, truncated_newton
+
+
+def plain(task: Task, optimizer: optax.GradientTransformation) -> Algorithm:
+    """The gradient itself, for comparison: `optax.sgd(0.1)`, `optax.adam(1e-3)`, ..."""
+    return descent(supervised(task), steepest(), optimizer)
+
+
+def truncated(task: Task, parts: Parts) -> Algorithm:
+    """Any combination of parts."""
+    return descent(supervised(task), truncated_newton(task, parts), optax.sgd(1.0))
+
+
+def natural_network(
+    task: Task,
+    *,
+    rate: float = 1.0,
+    damping: Damping | float = 1e-2,
+    metric: Metric | None = None,
+    iterations: int = 20,
+) -> Algorithm:
+    """Truncated Newton natural gradient, the seed's algorithm 1."""
+    adapted = damping if isinstance(damping, Damping) else constant(damping)
+    solve, length = conjugate_gradient(iterations), learning_rate(rate)
+    return truncated(task, Parts(fisher() if metric is None else metric, solve, adapted, length))
+
+
+def hessian_free(
+    task: Task, *, damping: float = 1.0, iterations: int = 250, momentum: float = 0.95, length: Length | None = None
+) -> Algorithm:
+    """Martens' Hessian-Free with its usual settings."""
+    parts = Parts(
+        metric=gauss_newton(),
+        solve=conjugate_gradient(iterations, stop=little_progress(5e-4), keep=1.3),
+        damping=levenberg_marquardt(damping),
+        length=line_search() if length is None else length,
+        precondition=diagonal_preconditioner(squared_gradients()),
+        momentum=momentum,
+    )
+    return truncated(task, parts)
+
+
+def tonga(task: Task, *, rate: float = 1.0, damping: float = 0.1, iterations: int = 20) -> Algorithm:
+    """Le Roux's natural gradient by the covariance of gradients, solved in the smaller space."""
+    solve = automatic(conjugate_gradient(iterations))
+    return truncated(task, Parts(centred_covariance(), solve, constant(damping), learning_rate(rate)))
+
+
+class Spanned(NamedTuple):
+    """What subspace descent keeps: the last direction."""
+
+    direction: Model
+
+
+class SpannedEvidence(NamedTuple):
+    """How the small minimisation went."""
+
+    iterations: Int[Array, ""]
+    result: Int[Array, ""]
+
+
+def krylov_descent(task: Task, *, descend: Descend | None = None, metric: Metric | None = None) -> Algorithm:
+    """Krylov subspace descent; metric and inner minimisation both on the metric's rows, which need targets."""
+    inner = subspace_descent() if descend is None else descend
+    measure = gauss_newton() if metric is None else metric
+
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Spanned:
+        del key, estimate
+        return Spanned(tree.zeros(model))
+
+    def apply(
+        key: PRNGKeyArray, kept: Spanned, model: Model, estimate: Estimate
+    ) -> tuple[Model, Spanned, SpannedEvidence]:
+        rows: Rows = estimate.samples.measured
+        system = System(measure(key, task, model, rows), jnp.zeros_like(estimate.value))
+        after = lambda step: loss(task, tree.subtract(model, step), rows)  # noqa: E731
+        found = inner(system, estimate.gradient, kept.direction, after)
+        step = tree.select(found.result != FAILED, found.value, tree.zeros(model))
+        return step, Spanned(step), SpannedEvidence(found.iterations, found.result)
+
+    return descent(supervised(task), Direction(init, apply), optax.sgd(1.0))
+
+
+def unit_blocks(
+    law: Law,
+    optimizer: optax.GradientTransformation,
+    *,
+    activation: Activation = jnp.tanh,
+    damping: float = 1e-2,
+    metric: UnitMetric | None = None,
+    solver: Solver | None = None,
+) -> Algorithm:
+    """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network.
+
+    The solver must not call LAPACK (conjugate gradients by default): several such calls side by side
+    can wait for each other for ever.
+    """
+    measure = exact_units() if metric is None else metric
+    chosen = unit_gradients(5) if solver is None else solver
+    task = Task(perceptron_network(activation), law)
+
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> tuple[()]:
+        del key, model, estimate
+        return ()
+
+    def apply(
+        key: PRNGKeyArray, carry: tuple[()], model: Model, estimate: Estimate
+    ) -> tuple[Model, tuple[()], tuple[Blocks, ...]]:
+        batch: Labelled = estimate.samples
+        inputs = batch.measured.inputs
+        blocks = measure(key, law, activation, model, inputs.reshape(inputs.shape[0], -1))
+
+        def layer(block: Blocks, g: Layer) -> Layer:
+            return chosen.solve(chosen.prepare(block, jnp.full_like(g.bias, damping)), g).value
+
+        return tree.map_layers(layer, blocks, estimate.gradient), carry, blocks
+
+    return descent(supervised(task), Direction(init, apply), optimizer)
