@@ -3,6 +3,8 @@
 `natgrad train --tensorboard`, then `tensorboard --logdir runs`. Needs `pip install natgrad[tb]`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,19 @@ class Events:
         if self.writer is None:
             self.writer = SummaryWriter(str(self.folder))
         return self.writer
+
+
+@contextmanager
+def watching(progress: Watcher, folder: Path | None) -> Iterator[Watcher]:
+    """The progress alone or, where a folder is given, with event files beside it."""
+    if folder is None:
+        yield progress
+        return
+    events = Events(folder)
+    try:
+        yield Together(progress, events)
+    finally:
+        events.close()
 
 
 class Together:
