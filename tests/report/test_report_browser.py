@@ -17,6 +17,7 @@ pytestmark = pytest.mark.skipif(
     reason="NO CHROMIUM WITH CHROMEDRIVER HERE: the report is not tested in a browser; install Debian's "
     "chromium and chromium-driver",
 )
+NATURAL = "natural-" + "-".join(["a-long-name"] * 8)
 LAPTOP, PHONE = (1366, 900), (390, 844)
 
 
@@ -37,9 +38,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page of three runs: a natural one, a plain one, and one with almost nothing in it."""
+    """Three runs: a natural one with a long name, a plain one, and one with almost nothing in it."""
     place = tmp_path_factory.mktemp("runs")
-    natural = make_run(place / "natural", epochs=12)
+    natural = make_run(place / NATURAL, epochs=12)
     plain = make_run(
         place / "plain", epochs=8, method="rws", data="</script><script>window.hurt = 1</script>"
     )
@@ -128,16 +129,22 @@ def test_the_legend_toggles_a_runs_curves_and_cards(look: Any) -> None:
     assert min(before) > 0
 
 
-def test_the_read_out_tells_the_nearest_values(look: Any) -> None:
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+def test_the_read_out_tells_the_nearest_values(look: Any, size: tuple[int, int]) -> None:
     from selenium.webdriver import ActionChains, Keys
 
-    driver = look()
+    driver = look(size)
     picture = driver.find_element("css selector", '#learning [data-x="epoch"][data-y="test_ll"] .plot > svg')
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", picture)
     ActionChains(driver).move_to_element_with_offset(picture, picture.rect["width"] // 2 - 14, 0).perform()
     told = driver.find_element("css selector", ".readout").text
     assert "epoch 12" in told
-    assert "-4.2308 ± 0.2 natural" in " ".join(told.split())
+    assert "-4.2308 ± 0.2 natural-a-long" in " ".join(told.split())
+    inside = driver.execute_script("""
+      const box = document.querySelector('.readout').getBoundingClientRect();
+      return box.left >= 0 && box.right <= document.documentElement.clientWidth;
+    """)
+    assert inside
     ActionChains(driver).click(picture).send_keys(Keys.ARROW_LEFT).perform()
     assert "epoch" in driver.find_element("css selector", ".readout").text
     driver.execute_script("arguments[0].blur()", picture)

@@ -7,7 +7,7 @@
   const hidden = new Set(); // numbers of the runs that are switched off
   let from = 0.1; // the share of a run's rows that the vertical axis leaves out: the start dwarfs the rest
   let layersOf = 0; // the run whose layers are shown
-  const COLOURS = 8, MARGIN = { left: 52, right: 10, top: 8, bottom: 30 };
+  const COLOURS = 8, BANDED = 4, MARGIN = { left: 52, right: 10, top: 8, bottom: 30 };
   const LAYER = /^(generation|recognition)\.(\d+)\.(\w+)$/;
   const DASHED = new Set(["train_loss"]), BANDS = { test_ll: "test_ll_se" };
 
@@ -142,7 +142,7 @@
     for (const curve of found) {
       const at = (p, value = p.y) => `${x(p.x).toFixed(1)},${y(value).toFixed(1)}`;
       const group = svg("g", { class: `c${curve.colour}` });
-      if (curve.band) {
+      if (curve.band && found.length <= BANDED) { // more of them hide each other
         const upper = curve.points.map((p) => at(p, p.y + p.half));
         const lower = curve.points.map((p) => at(p, p.y - p.half)).reverse();
         group.append(svg("path", { class: "band", d: `M${[...upper, ...lower].join("L")}Z` }));
@@ -190,9 +190,9 @@
     const head = axis === "seconds" ? `${number(value)} s` : `${axis} ${number(value)}`;
     readout.replaceChildren(html("div", "", head), ...lines);
     plot.append(readout);
-    const right = x(value) > (MARGIN.left + room.right) / 2;
-    readout.style.left = right ? "" : `${x(value) + 10}px`;
-    readout.style.right = right ? `${plot.clientWidth - x(value) + 10}px` : "";
+    const wide = readout.offsetWidth, middle = (MARGIN.left + room.right) / 2;
+    const beside = x(value) > middle ? x(value) - wide - 10 : x(value) + 10;
+    readout.style.left = `${Math.max(0, Math.min(beside, plot.clientWidth - wide))}px`;
     readout.style.top = `${MARGIN.top}px`;
   }
 
