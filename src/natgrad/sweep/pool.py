@@ -1,0 +1,116 @@
+"""Workers, each on a core of its own; one that dies takes only its trial with it."""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple
+
+PATIENCE = 60.0  # seconds that a worker has to save its state when the sweep is stopped
+
+
+class Trial(NamedTuple):
+    """One training of a sweep: its folder's name, its complete config, and which setting it belongs to."""
+
+    name: str
+    config: dict[str, Any]
+    setting: int
+
+
+class Pool:
+    """Up to so many trainings side by side. To be used in a `with` statement."""
+
+    def __init__(self, workers: int, folder: Path) -> None:
+        self.folder = folder
+        self.cores = [_core(number) for number in range(workers)]
+        self.idle: list[tuple[int | None, subprocess.Popen[str] | None]] = [
+            (core, None) for core in self.cores
+        ]
+        self.busy: dict[subprocess.Popen[str], tuple[int | None, Trial]] = {}
+        self.selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> "Pool":
+        self.log: IO[str] = (self.folder / "workers.log").open("a", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        processes = [*self.busy, *(process for _, process in self.idle if process is not None)]
+        for process in self.busy:
+            process.terminate()  # the training saves its state
+        for process in processes:
+            if process.stdin is not None:
+                process.stdin.close()
+        for process in processes:
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        self.selector.close()
+        self.log.close()
+
+    @property
+    def free(self) -> int:
+        """How many more trials can be taken on."""
+        return len(self.idle)
+
+    def submit(self, trial: Trial) -> None:
+        """Give a trial to an idle worker."""
+        core, process = self.idle.pop()
+        if process is None or process.poll() is not None:
+            process = self._start(core)
+        self.busy[process] = core, trial
+        job = {"folder": str(self.folder / trial.name), "config": trial.config}
+        if process.stdin is not None and process.stdout is not None:
+            self.selector.register(process.stdout, selectors.EVENT_READ, process)
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+
+    def finished(self) -> Iterator[tuple[Trial, str | None]]:
+        """Wait for at least one trial to end; each with what went wrong, or None."""
+        for key, _ in self.selector.select():
+            process = key.data
+            self.selector.unregister(key.fileobj)
+            core, trial = self.busy.pop(process)
+            line = process.stdout.readline()
+            if line.endswith("\n"):
+                self.idle.append((core, process))
+                yield trial, json.loads(line)["error"]
+            else:
+                code = process.wait()
+                process.stdin.close()
+                process.stdout.close()
+                self.idle.append((core, None))
+                yield trial, f"its process ended with code {code}; see {self.folder / 'workers.log'}"
+
+    def _start(self, core: int | None) -> subprocess.Popen[str]:
+        """A worker of its own session: a terminal's interrupt reaches the sweep, which stops its workers."""
+        command = [sys.executable, "-m", "natgrad.sweep.worker", *([] if core is None else [str(core)])]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            start_new_session=True,
+        )
+
+
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _core(number: int) -> int | None:
+    """The core of a worker, the last first; None where a process cannot choose."""
+    return cores()[-1 - number % len(cores())] if hasattr(os, "sched_setaffinity") else None
