@@ -12,7 +12,7 @@ class Progress:
 
     def __init__(self, *, epochs: int, quiet: bool = False) -> None:
         console = Console(stderr=True)
-        self.lines, self.epochs, self.begun = not quiet, epochs, False
+        self.lines, self.epochs = not quiet, epochs
         self.likelihood = ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
@@ -40,9 +40,6 @@ class Progress:
         """Move the bar."""
         epoch = -(-steps * self.epochs // total)
         text = f"epoch {epoch}/{self.epochs}  loss {loss:.3f}{self.likelihood}"
-        if not self.begun:  # a resumed run did its first steps earlier: they must not look fast
-            self.bar.reset(self.task, completed=steps, total=total)
-            self.begun = True
         self.bar.update(self.task, completed=steps, total=total, description=text)
 
     def evaluated(self, row: dict[str, Any]) -> None:
