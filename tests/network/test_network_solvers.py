@@ -95,7 +95,7 @@ def test_a_good_guess_saves_iterations_and_the_exact_one_all():
 
 def test_phi_is_followed_and_martens_rule_is_its_definition():
     """The rule stops at the first i with i > k, phi_i < 0 and (phi_i - phi_{i-k}) / phi_i < k epsilon."""
-    matrix, g, epsilon = symmetric(np.geomspace(1e-3, 1, 60)), np.asarray(right(60)), 1e-3
+    matrix, g, epsilon = symmetric(np.geomspace(1e-2, 1, 60)), np.asarray(right(60)), 1e-4
     x, r, p, phi = np.zeros(60), g, g, [0.0]
     for i in range(1, 100):
         length = (r @ r) / (p @ matrix @ p)
@@ -110,7 +110,7 @@ def test_phi_is_followed_and_martens_rule_is_its_definition():
     )(jnp.asarray(g))
     assert (found.iterations, found.result) == (i, whole.CONVERGED)
     assert 11 < i < 60  # the rule decided, not its edges
-    np.testing.assert_allclose(found.value, x, rtol=1e-6)
+    np.testing.assert_allclose(found.value, x, rtol=1e-6, atol=1e-8 * np.abs(x).max())
 
 
 def test_martens_rule_on_a_worked_case():

@@ -17,6 +17,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Algorithm, Direction, Estimate, Model, steepest
+from natgrad.errors import InputError
 from natgrad.metrics.blocks import Blocks
 from natgrad.metrics.curvature import Metric, fisher, gauss_newton
 from natgrad.metrics.empirical import centred_covariance, squared_gradients
@@ -128,11 +129,13 @@ def unit_blocks(
 ) -> Algorithm:
     """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network.
 
-    The solver must not call LAPACK (conjugate gradients by default): several such calls side by side
-    can wait for each other for ever.
+    The solver is conjugate gradients by default; it must not call LAPACK, of which several calls side by
+    side can wait for each other for ever.
     """
     measure = exact_units() if metric is None else metric
     chosen = unit_gradients(5) if solver is None else solver
+    if chosen.lapack:
+        raise InputError(f"unit blocks are solved without LAPACK, got the {chosen.name} solver; use cg or diagonal")
     task = Task(perceptron_network(activation), law)
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> tuple[()]:

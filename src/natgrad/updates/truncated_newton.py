@@ -129,16 +129,17 @@ def judge(
     nothing = tree.zeros(solution.value)
     direction = tree.select(good, solution.value, nothing)
     step = tree.select(good, tree.scale(rate, solution.value), nothing)
-    evidence = Evidence(
-        solution.result,
-        solution.iterations,
-        tree.norm(solution.residual) / jnp.maximum(tree.norm(function.gradient), 1e-30),
-        system.damping,
-        rate,
-        ratio,
-        0.5 * rate**2 * line.curvature,
-    )
+    left = tree.norm(solution.residual) / jnp.maximum(tree.norm(function.gradient), 1e-30)
+    judged = (left, system.damping, rate, ratio, 0.5 * rate**2 * line.curvature)
+    counts = (solution.result.astype(jnp.int32), solution.iterations.astype(jnp.int32))
+    evidence = Evidence(*counts, *(jnp.asarray(value, damping.dtype) for value in judged))
     return step, Kept(kept.steps + 1, damping, direction if parts.momentum else ()), evidence
+
+
+def no_evidence(kept: Kept) -> Evidence:
+    """The evidence before the first step: as shaped as any other."""
+    count, nothing = jnp.zeros((), jnp.int32), jnp.full_like(kept.damping, jnp.nan)
+    return Evidence(count, count, nothing, nothing, nothing, nothing, nothing)
 
 
 def line_along(steps: Array, damping: Array, function: Function, solution: Solution) -> Line:

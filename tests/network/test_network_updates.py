@@ -1,0 +1,416 @@
+"""Dampings, lengths, back-tracking and whole methods of networks."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+from network_cases import LAWS, mlp, odd, odd_parameters, printed_metric, problem
+
+from natgrad.core import TAKEN
+from natgrad.errors import InputError
+from natgrad.metrics import curvature, empirical, units
+from natgrad.metrics.blocks import split
+from natgrad.models import networks, outputs
+from natgrad.objectives.supervised import Labelled, Rows, Task, loss, supervised
+from natgrad.solvers import whole
+from natgrad.solvers.direct import direct
+from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
+from natgrad.updates import lengths, presets, reduction
+from natgrad.updates.reduction import Line
+from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner, truncated_newton
+
+KEY = jax.random.key(0)
+
+
+def quadratic_line(rate_of_exactness=1.0, bend=1.0, steps=0):
+    """A loss 1 - slope rate + (1/2) bend curvature rate^2 with slope = curvature = 2: exact for bend 1."""
+    value = lambda rate: 1 - 2 * rate + bend * rate**2  # noqa: E731
+    two = jnp.asarray(2.0)
+    return Line(jnp.asarray(steps), lambda: jnp.asarray(1.0), value, two, two)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
+def test_the_reduction_ratio_is_one_on_a_quadratic_and_the_printed_one_is_not(rate):
+    line, rate = quadratic_line(), jnp.asarray(rate)
+    np.testing.assert_allclose(reduction.reduction_ratio(line, rate), 1)
+    np.testing.assert_allclose(reduction.first_order_ratio(line, rate), 1 - rate / 2)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "factor"), [(0.9, 1 / 1.5), (0.76, 1 / 1.5), (0.5, 1), (0.24, 1.5), (-1, 1.5), (np.nan, 1.5)]
+)
+def test_levenberg_and_marquardt_follow_the_ratio(ratio, factor):
+    damping = reduction.levenberg_marquardt(2.0)
+    found = damping.renew(jnp.asarray(3), jnp.asarray(2.0), jnp.asarray(ratio))
+    np.testing.assert_allclose(found, 2 * factor)
+    rare = reduction.levenberg_marquardt(2.0, every=5)
+    assert rare.renew(jnp.asarray(3), jnp.asarray(2.0), jnp.asarray(ratio)) == 2
+    held = reduction.levenberg_marquardt(1.0, bounds=(1.0, 1.0))
+    assert held.renew(jnp.asarray(0), jnp.asarray(1.0), jnp.asarray(ratio)) == 1
+
+
+def test_scheduled_damping_is_the_schedule_at_every_step():
+    damping = reduction.scheduled(lambda t: 4.0 / (1 + t))
+    assert damping.start == 4
+    now = jnp.asarray(damping.start)
+    for step in range(3):
+        np.testing.assert_allclose(now, 4 / (1 + step))
+        now = damping.renew(jnp.asarray(step), now, jnp.nan)
+
+
+def test_lengths():
+    line = quadratic_line(steps=220)
+    assert lengths.learning_rate(0.3)(line) == 0.3
+    assert lengths.learning_rate(lambda t: t.astype(float) / 1000)(line) == 0.22
+    assert lengths.inverse_time(0.5)(line) == 0.25  # 0.5 / (1 + 20 / 20)
+    assert lengths.inverse_time(0.5)(quadratic_line(steps=200)) == 0.5
+    np.testing.assert_allclose(lengths.divergence_ball(0.01)(line), 0.1)  # (1/2) 0.1^2 2 = 0.01
+    assert lengths.divergence_ball(5.0)(line) == 1
+    assert lengths.divergence_ball(5.0, longest=lengths.learning_rate(0.3))(line) == 0.3
+
+
+def test_the_line_search_shrinks_until_the_loss_falls():
+    assert lengths.line_search()(quadratic_line()) == 1
+    found = lengths.line_search(2.0)(quadratic_line())  # 1 - 2r + r^2 falls for r < 2 (1 - share)
+    np.testing.assert_allclose(found, 1.6)
+    steep = lengths.line_search()(quadratic_line(bend=10.0))  # falls for r < 0.198
+    np.testing.assert_allclose(steep, 0.8**8)
+    never = quadratic_line()._replace(value=lambda rate: 2 + rate)
+    assert lengths.line_search(tries=5)(never) == 0
+    broken = quadratic_line()._replace(value=lambda rate: jnp.where(rate > 0.5, jnp.nan, 0.0))
+    assert 0 < lengths.line_search()(broken) <= 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "best"),
+    [([5, 4, 3, 2], 4, 3), ([5, 1, 3, 4], 4, 1), ([1, 2, 3, 4], 4, 0), ([9, 1, 5, 2, 0], 3, 1), ([3, 1, 9, 2], 4, 3), ([2, 1, np.nan], 3, 1)],
+)
+def test_back_tracking_walks_back_while_it_gets_better(values, kept, best):
+    table = jnp.asarray(values, float)
+    value = lambda x: table[x["at"].astype(int)]  # noqa: E731
+    found, left = reduction.backtrack(value, {"at": jnp.arange(len(values), dtype=float)}, jnp.asarray(kept))
+    assert found["at"] == best
+    assert left == (best != kept - 1)
+
+
+def test_bad_settings_say_what_to_give():
+    with pytest.raises(InputError, match="damping must be zero or positive, got -1"):
+        reduction.constant(-1)
+    with pytest.raises(InputError, match="shrinks by a number between 0 and 1, got 1"):
+        lengths.line_search(shrink=1.0)
+    with pytest.raises(InputError, match="radius of a divergence ball must be positive, got 0"):
+        lengths.divergence_ball(0)
+    with pytest.raises(InputError, match="without LAPACK, got the direct solver"):
+        presets.unit_blocks(LAWS["softmax"], optax.sgd(1.0), solver=direct())
+
+
+def step_of(method, parameters, batch, key=KEY):
+    def run():
+        state = method.init(key, parameters, batch)
+        return method.step(key, state, batch)
+
+    return jax.jit(run)()
+
+
+def dense_direction(matrix, gradient, damping):
+    flat, unravel = ravel_pytree(gradient)
+    return unravel(jnp.linalg.solve(matrix + damping * jnp.eye(flat.size), flat))
+
+
+def near(found, expected, tolerance=1e-7):
+    found, expected = (np.asarray(ravel_pytree(t)[0]) for t in (found, expected))
+    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+
+
+EXACT = conjugate_gradient(200, stop=small_residual(1e-12))
+
+
+def test_the_metric_may_see_the_same_other_or_unlabelled_rows():
+    task, parameters, rows = problem("softmax", rows=6)
+    other = Rows(rows.inputs[:4] + 1)
+    parts = Parts(solve=EXACT, length=lengths.learning_rate(0.5))
+    for metric in (None, other):
+        _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows, metric))
+        g = printed_metric("softmax", task, parameters, rows if metric is None else metric)
+        near(info.update, jax.tree.map(lambda d: -0.5 * d, dense_direction(g, info.gradient, 1e-2)))
+        near(info.gradient, jax.grad(lambda p: loss(task, p, rows))(parameters), 1e-12)
+
+
+def test_damping_relative_to_the_mean_diagonal_makes_scale_disappear():
+    """A loss (and metric) a thousand times larger gives the same direction."""
+    task, parameters, rows = problem("linear")
+    loud = Task(task.network, outputs.linear(0.7 / np.sqrt(1000)))
+    parts = Parts(solve=EXACT, damping=reduction.constant(0.1), relative=True)
+    soft, strong = (step_of(presets.truncated(t, parts), parameters, Labelled(rows))[1] for t in (task, loud))
+    near(soft.update, strong.update)
+
+
+def test_damping_to_infinity_is_plain_descent():
+    task, parameters, rows = problem("sigmoid")
+    parts = Parts(damping=reduction.constant(1e9), length=lengths.learning_rate(1e9))
+    _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+    near(info.update, jax.tree.map(jnp.negative, info.gradient), 1e-6)
+
+
+def test_evidence_tells_curvature_residual_and_ratio_without_a_product():
+    task, parameters, rows = problem("softmax")
+    parts = Parts(
+        solve=conjugate_gradient(4), damping=reduction.levenberg_marquardt(0.3), length=lengths.learning_rate(0.7)
+    )
+    _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+    g = printed_metric("softmax", task, parameters, rows)
+    step, slope = (np.asarray(ravel_pytree(t)[0]) for t in (info.update, info.gradient))
+    np.testing.assert_allclose(info.evidence.divergence, step @ g @ step / 2, rtol=1e-8)
+    after = loss(task, jax.tree.map(jnp.add, parameters, info.update), rows)
+    ratio = (after - info.value) / (slope @ step + step @ g @ step / 2)
+    np.testing.assert_allclose(info.evidence.ratio, ratio, rtol=1e-6)
+    solved = np.linalg.norm(slope + (g + 0.3 * np.eye(len(g))) @ step / 0.7) / np.linalg.norm(slope)
+    np.testing.assert_allclose(info.evidence.residual, solved, rtol=1e-6)
+
+
+def test_the_divergence_ball_makes_steps_of_that_divergence():
+    task, parameters, rows = problem("softmax")
+    parts = Parts(solve=EXACT, length=lengths.divergence_ball(1e-4))
+    _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+    moved = jax.tree.map(jnp.add, parameters, info.update)
+    old, new = (jax.nn.log_softmax(task.network(p, rows.inputs)) for p in (parameters, moved))
+    divergence = (jnp.exp(old) * (old - new)).sum(1).mean()
+    np.testing.assert_allclose(divergence, 1e-4, rtol=0.05)
+
+
+def test_momentum_starts_the_solver_at_a_share_of_the_last_direction():
+    task, parameters, rows = problem("softmax")
+    method = presets.truncated(task, Parts(solve=conjugate_gradient(3), momentum=0.8, length=lengths.learning_rate(0.0)))
+    state = method.init(KEY, parameters, Labelled(rows))
+    residuals = []
+    for _ in range(3):  # nothing moves, so the same system is solved further and further
+        state, info = jax.jit(method.step)(KEY, state, Labelled(rows))
+        residuals.append(float(info.evidence.residual))
+    assert residuals[2] < residuals[1] < residuals[0]
+
+
+def test_a_step_that_is_not_finite_is_not_taken_and_raises_the_damping():
+    task = Task(lambda p, x: jnp.sqrt(p - x), outputs.linear())
+    rows = Rows(jnp.zeros((1, 1)), jnp.full((1, 1), -9.0))
+    parts = Parts(damping=reduction.levenberg_marquardt(1e-3), length=lengths.learning_rate(50.0))
+    method = presets.truncated(task, parts)
+    parameters = jnp.ones((1, 1))
+    state, info = jax.jit(method.step)(KEY, method.init(KEY, parameters, Labelled(rows)), Labelled(rows))
+    assert (state.model == parameters).all()
+    assert np.isnan(info.evidence.ratio)
+    np.testing.assert_allclose(state.direction.damping, 1.5e-3)
+
+
+def train(method, parameters, batch, steps):
+    def run():
+        state = method.init(KEY, parameters, batch)
+        body = lambda state, key: (lambda s, i: (s, (i.value, i.result)))(*method.step(key, state, batch))  # noqa: E731
+        return jax.lax.scan(body, state, jax.random.split(KEY, steps))
+
+    return jax.jit(run)()
+
+
+def digits_like(rows=40):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 3))
+    return Rows(jnp.asarray(x), jnp.asarray((np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] > 0).astype(int)))
+
+
+def methods(task):
+    return {
+        "sgd": (presets.plain(task, optax.sgd(0.3)), 12),
+        "natural": (presets.natural_network(task, rate=0.5, damping=0.05), 12),
+        "hessian-free": (presets.hessian_free(task, iterations=30, damping=0.1), 12),
+        "tonga": (presets.tonga(task, rate=0.2), 12),
+        "units": (presets.unit_blocks(task.law, optax.sgd(0.5), damping=0.05), 12),
+    }
+
+
+def test_every_preset_descends_and_the_second_order_ones_faster_than_sgd():
+    task, rows = Task(networks.perceptron(), outputs.softmax()), digits_like()
+    final = {}
+    for name, (method, steps) in methods(task).items():
+        state, (values, results) = train(method, mlp((3, 6, 2)), Labelled(rows), steps)
+        assert (np.asarray(results) == TAKEN).all()
+        final[name] = float(loss(task, state.model, rows))
+        assert final[name] < values[0]
+    assert final["hessian-free"] < final["natural"] < final["sgd"]
+    assert final["units"] < final["sgd"]
+
+
+@pytest.mark.slow
+def test_krylov_subspace_descent_descends_every_step():
+    task, rows = Task(networks.perceptron(), outputs.softmax()), digits_like()
+    _, (values, _) = train(presets.krylov_descent(task), mlp((3, 6, 2)), Labelled(rows), 6)
+    assert (np.diff(values) < 0).all()
+
+
+def test_hessian_free_is_its_parts():
+    """The preset equals the parts it names, put together by hand."""
+    task, parameters, rows = problem("softmax")
+    by_hand = Parts(
+        curvature.gauss_newton(),
+        conjugate_gradient(15, stop=little_progress(5e-4), keep=1.3),
+        reduction.levenberg_marquardt(1.0),
+        lengths.line_search(),
+        diagonal_preconditioner(empirical.squared_gradients()),
+        0.95,
+    )
+    _, preset = step_of(presets.hessian_free(task, iterations=15), parameters, Labelled(rows))
+    _, ours = step_of(presets.truncated(task, by_hand), parameters, Labelled(rows))
+    near(preset.update, ours.update, 1e-12)
+    moved = jax.tree.map(jnp.add, parameters, preset.update)
+    assert loss(task, moved, rows) < preset.value
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_unit_blocks_are_the_blocks_of_the_full_metric(name):
+    layers = mlp((2, 3, 3))
+    task = Task(networks.perceptron(), LAWS[name])
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)))
+    found = units.exact_units()(KEY, task.law, jnp.tanh, layers, x)
+    full = np.asarray(curvature.dense(curvature.fisher()(KEY, task, layers, Rows(x)), layers))
+    places = jax.tree.map(np.asarray, ravel_pytree(layers)[1](jnp.arange(len(full), dtype=float)))
+    for layer, blocks in zip(places, found, strict=True):
+        for unit, block in enumerate(np.asarray(blocks.dense())):
+            where = np.append(layer.weight[unit], layer.bias[unit]).astype(int)
+            np.testing.assert_allclose(block, full[np.ix_(where, where)], rtol=1e-9, atol=1e-12)
+
+
+def test_sampled_unit_blocks_are_unbiased():
+    layers, law = mlp((2, 2, 3)), outputs.softmax()
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2)))
+    dense = lambda blocks: jnp.concatenate([b.curvature.ravel() for b in blocks])  # noqa: E731
+    exact = dense(units.exact_units()(KEY, law, jnp.tanh, layers, x))
+    one = lambda k: dense(units.sampled_units(2)(k, law, jnp.tanh, layers, x))  # noqa: E731
+    found = jax.jit(jax.vmap(one))(jax.random.split(KEY, 3000))
+    z = (found.mean(0) - exact) / (found.std(0) / np.sqrt(3000))
+    assert np.abs(z).max() < 5
+
+
+def test_unit_blocks_refuse_what_is_no_perceptron_and_laws_without_parts():
+    law = outputs.softmax()
+    with pytest.raises(InputError, match="unit blocks need a perceptron"):
+        units.exact_units()(KEY, law, jnp.tanh, (jnp.zeros(3),), jnp.zeros((1, 2)))
+    with pytest.raises(InputError, match="need a law with `root`"):
+        units.exact_units()(KEY, law._replace(root=None), jnp.tanh, mlp(), jnp.zeros((1, 3)))
+    with pytest.raises(InputError, match="need a law with `sample`"):
+        units.sampled_units()(KEY, law._replace(sample=None), jnp.tanh, mlp(), jnp.zeros((1, 3)))
+
+
+def test_centred_and_uncentred_covariance_give_collinear_directions():
+    """U's direction is C's, shorter by 1 + g^T (damping + C)^-1 g."""
+    task, parameters, rows = problem("softmax", rows=4)
+    found = {}
+    for name, metric in (("c", empirical.centred_covariance()), ("u", empirical.uncentred_covariance())):
+        parts = Parts(metric, whole.dual_solve(), reduction.constant(0.1))
+        _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+        found[name] = -np.asarray(ravel_pytree(info.update)[0])
+    gradient = np.asarray(ravel_pytree(info.gradient)[0])
+    np.testing.assert_allclose(found["u"] * (1 + gradient @ found["c"]), found["c"], rtol=1e-8)
+
+
+def test_steps_work_under_vmap_over_seeds():
+    task, rows = Task(odd, LAWS["softmax"]), problem("softmax")[2]
+    method = presets.natural_network(task, damping=0.1, iterations=5)
+    models = [odd_parameters(seed) for seed in range(3)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+
+    def one(model):
+        return method.step(KEY, method.init(KEY, model, Labelled(rows)), Labelled(rows))[0].model
+
+    together = jax.jit(jax.vmap(one))(stacked)
+    near(jax.tree.map(lambda leaf: leaf[1], together), jax.jit(one)(models[1]), 1e-8)
+
+
+def test_a_natural_step_does_not_depend_on_the_parametrisation():
+    """Without damping, to first order: parameters scaled and mixed move the outputs in the same way."""
+    task = Task(lambda p, x: jnp.tanh(x @ p["a"]) + p["b"], outputs.linear())
+    rng = np.random.default_rng(0)
+    rows = Rows(jnp.asarray(rng.normal(size=(9, 2))), jnp.asarray(rng.normal(size=(9, 1))))
+    mixing = jnp.asarray([[2.0, 1.0], [-1.0, 0.5]])
+    there = Task(lambda p, x: task.network({"a": mixing @ p["a"], "b": 10 * p["b"]}, x), task.law)
+    start = {"a": jnp.asarray(rng.normal(size=(2, 1))), "b": jnp.asarray([0.3])}
+    mapped = {"a": jnp.linalg.solve(mixing, start["a"]), "b": start["b"] / 10}
+    parts = Parts(solve=whole.dense_solve(), damping=reduction.constant(0.0), length=lengths.learning_rate(1e-3))
+    after = [step_of(presets.truncated(t, parts), p, Labelled(rows))[0].model for t, p in ((task, start), (there, mapped))]
+    near({"a": mixing @ after[1]["a"], "b": 10 * after[1]["b"]}, after[0], 1e-9)
+
+
+def test_blocks_of_units_solve_like_dense_blocks():
+    layers, rows = mlp((3, 4, 2)), digits_like(12)
+    method = presets.unit_blocks(outputs.softmax(), optax.sgd(1.0), damping=0.1)
+    _, info = step_of(method, layers, Labelled(rows))
+    for blocks, g, d in zip(info.evidence, info.gradient, info.direction, strict=True):
+        left = np.asarray(blocks.dense()) + 0.1 * np.eye(blocks.size)
+        right = np.concatenate([g.weight, g.bias[:, None]], axis=1)[..., None]
+        near(d, split(jnp.asarray(np.linalg.solve(left, right)[..., 0])), 1e-3)
+
+
+def test_bad_batches_are_refused_in_one_sentence():
+    task, parameters, rows = problem("softmax")
+    estimate = supervised(task).estimate
+    wrong = {
+        "every leaf of the parameters .* \\['count'\\] is int": ({**parameters, "count": jnp.arange(2)}, Labelled(rows)),
+        "have no targets; only the metric's rows may be unlabelled": (parameters, Labelled(Rows(rows.inputs))),
+        "labels 0 to 2, got 7": (parameters, Labelled(rows._replace(targets=jnp.full(5, 7)))),
+        "one class number per row, of shape \\(5,\\), got \\(5, 1\\)": (parameters, Labelled(rows._replace(targets=jnp.ones((5, 1), int)))),
+        "rows of probabilities that sum to one, got a row that sums to 3": (parameters, Labelled(rows._replace(targets=jnp.ones((5, 3))))),
+        "metric batch must be like the gradient's, float64\\[2\\], got float64\\[3\\]": (parameters, Labelled(rows, Rows(jnp.ones((5, 3))))),
+        "at least one row, got none": (parameters, Labelled(Rows(rows.inputs[:0], rows.targets[:0]))),
+        "the parameters have no leaves": ({}, Labelled(rows)),
+    }
+    for message, (model, batch) in wrong.items():
+        with pytest.raises(InputError, match=message):
+            estimate(KEY, (), model, batch)
+
+
+def test_bad_targets_and_networks_are_refused_in_one_sentence():
+    _, parameters, rows = problem("softmax")
+    cases = [
+        ("sigmoid", jnp.full((5, 3), 1.5), "targets from 0 to 1, got 1.5"),
+        ("sigmoid", jnp.ones((5, 2)), "outputs' shape \\(5, 3\\), got \\(5, 2\\)"),
+        ("linear", jnp.full((5, 3), jnp.nan), "expects finite targets"),
+        ("linear", jnp.ones((5, 3), complex), "expects real targets, got complex"),
+    ]
+    for name, targets, message in cases:
+        with pytest.raises(InputError, match=message):
+            supervised(Task(odd, LAWS[name])).estimate(KEY, (), parameters, Labelled(Rows(rows.inputs, targets)))
+    networks_ = [
+        (lambda p, x: odd(p, x).sum(), "with the 5 rows first, got shape \\(\\)"),
+        (lambda p, x: (odd(p, x),), "with the 5 rows first, got a tree"),
+        (lambda p, x: odd(p, x).astype(int), "floating-point outputs, got int"),
+    ]
+    for network, message in networks_:
+        with pytest.raises(InputError, match=message):
+            supervised(Task(network, LAWS["linear"])).estimate(KEY, (), parameters, Labelled(rows))
+
+
+def test_wrong_labels_inside_jit_are_not_taken():
+    task, parameters, rows = problem("softmax")
+    for targets in (jnp.full(5, 3), jnp.full(5, -1)):
+        assert np.isnan(loss(task, parameters, rows._replace(targets=targets)))
+    task, parameters, rows = problem("sigmoid")
+    assert np.isnan(loss(task, parameters, rows._replace(targets=jnp.full((5, 3), 1.1))))
+
+
+def test_networks_of_wrong_sizes_are_refused():
+    with pytest.raises(InputError, match="at least two positive sizes .* got \\(3,\\)"):
+        networks.fresh_perceptron(KEY, (3,))
+    with pytest.raises(InputError, match="images of 8 x 8 are too small for 2 banks of 5 x 5"):
+        networks.fresh_convolutional(KEY, (1, 8, 8), (2, 3), (4,))
+
+
+def test_the_convolutional_network_is_its_loops():
+    p = networks.fresh_convolutional(KEY, (2, 7, 6), (3,), (4, 2), width=2)
+    x = np.random.default_rng(0).normal(size=(2, 2, 7, 6))
+    kernel, sums = np.asarray(p.filters[0].kernel), np.zeros((2, 3, 6, 5))
+    for i in range(6):
+        for j in range(5):
+            sums[:, :, i, j] = np.einsum("rchw,fchw->rf", x[:, :, i : i + 2, j : j + 2], kernel)
+    pooled = sums[:, :, :6, :4].reshape(2, 3, 3, 2, 2, 2).max(axis=(3, 5)).reshape(2, -1)
+    hidden = np.tanh(np.tanh(pooled) @ np.asarray(p.layers[0].weight).T)
+    expected = hidden @ np.asarray(p.layers[1].weight).T
+    np.testing.assert_allclose(networks.convolutional()(p, jnp.asarray(x)), expected, atol=1e-12)
