@@ -70,7 +70,7 @@ def problem(name, rows=5):
 def jacobian(function, parameters):
     """[output..., parameter], by reverse mode, all at once."""
     flat, unravel = ravel_pytree(parameters)
-    return np.asarray(jax.jacrev(lambda p: function(unravel(p)))(flat))
+    return jax.jacrev(lambda p: function(unravel(p)))(flat)
 
 
 def activation(name, r):
@@ -79,22 +79,29 @@ def activation(name, r):
 
 def printed_metric(name, task, parameters, rows, beta=0.7):
     """Equations 9 to 11 as printed, with J_y of the activations y (and beta^-2 for beta^2)."""
-    y = np.asarray(activation(name, task.network(parameters, rows.inputs)))
-    j = jacobian(lambda p: activation(name, task.network(p, rows.inputs)), parameters)
-    weight = {"linear": np.full_like(y, beta**-2), "sigmoid": 1 / (y * (1 - y)), "softmax": 1 / y}[name]
-    return np.einsum("ro,rop,roq->pq", weight, j, j) / len(y)
+
+    def matrix(p):
+        y = activation(name, task.network(p, rows.inputs))
+        j = jacobian(lambda p: activation(name, task.network(p, rows.inputs)), p)
+        weight = {"linear": jnp.full_like(y, beta**-2), "sigmoid": 1 / (y * (1 - y)), "softmax": 1 / y}[name]
+        return jnp.einsum("ro,rop,roq->pq", weight, j, j) / len(y)
+
+    return np.asarray(jax.jit(matrix)(parameters))
 
 
 def row_gradients(task, parameters, rows):
-    """The gradients of every row's log-probability, [row, parameter], one row after the other."""
-    found = []
-    for i in range(rows.count):
-        single = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], rows)
-        value = lambda p, s=single: task.law.log_prob(task.network(p, s.inputs), s.targets)[0]
-        found.append(jacobian(value, parameters))
-    return np.stack(found)
+    """The gradients of every row's log-probability, [row, parameter]."""
+    values = lambda p: task.law.log_prob(task.network(p, rows.inputs), rows.targets)  # noqa: E731
+    return np.asarray(jax.jit(lambda p: jacobian(values, p))(parameters))
 
 
 def mlp(sizes=(3, 4, 2), seed=0):
     layers = networks.fresh_perceptron(jax.random.key(seed), sizes)
     return jax.tree.map(lambda leaf: leaf + 0.1, layers)
+
+
+def expected_direction(name, task, parameters, rows, gradient, damping):
+    """(damping I + G)^-1 g with the printed metric, by elimination."""
+    flat, unravel = ravel_pytree(gradient)
+    matrix = printed_metric(name, task, parameters, rows) + damping * np.eye(flat.size)
+    return unravel(jnp.asarray(np.linalg.solve(matrix, np.asarray(flat))))

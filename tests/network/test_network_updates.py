@@ -52,7 +52,7 @@ def test_levenberg_and_marquardt_follow_the_ratio(ratio, factor):
 
 
 def test_scheduled_damping_is_the_schedule_at_every_step():
-    damping = reduction.scheduled(lambda t: 4.0 / (1 + t))
+    damping = reduction.scheduled(lambda t: 4.0 / (1 + t.astype(float)))
     assert damping.start == 4
     now = jnp.asarray(damping.start)
     for step in range(3):
@@ -224,7 +224,7 @@ def methods(task):
         "natural": (presets.natural_network(task, rate=0.5, damping=0.05), 12),
         "hessian-free": (presets.hessian_free(task, iterations=30, damping=0.1), 12),
         "tonga": (presets.tonga(task, rate=0.2), 12),
-        "units": (presets.unit_blocks(task.law, optax.sgd(0.5), damping=0.05), 12),
+        "units": (presets.unit_blocks(task.law, optax.sgd(0.2), damping=0.05), 12),
     }
 
 

@@ -1,0 +1,119 @@
+"""Memory, compilation and devices: what a network's metric costs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from natgrad.core import TAKEN
+from natgrad.metrics import curvature, empirical
+from natgrad.models import networks, outputs
+from natgrad.objectives.supervised import Labelled, Rows, Task
+from natgrad.updates import presets
+
+SIZES = (1000, 2000, 2000, 2000, 10)  # ten million parameters
+TASK = Task(networks.perceptron(), outputs.softmax())
+
+
+def shapes(rows):
+    """Parameters, a vector and a batch of which only the shapes exist."""
+    from itertools import pairwise
+
+    layers = tuple(
+        networks.Layer(jax.ShapeDtypeStruct((units, inputs), jnp.float32), jax.ShapeDtypeStruct((units,), jnp.float32))
+        for inputs, units in pairwise(SIZES)
+    )
+    x = jax.ShapeDtypeStruct((rows, SIZES[0]), jnp.float32)
+    return layers, x, jax.ShapeDtypeStruct((rows,), jnp.int32)
+
+
+def temporary(metric, rows):
+    """Bytes of temporary memory of one compiled product."""
+    layers, x, t = shapes(rows)
+    product = lambda p, v, x, t: metric(jax.random.key(0), TASK, p, Rows(x, t)).mv(v)  # noqa: E731
+    compiled = jax.jit(product).lower(layers, layers, x, t).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def parameter_bytes():
+    return sum(4 * leaf.size for leaf in jax.tree.leaves(shapes(1)[0]))
+
+
+@pytest.mark.parametrize("rows", [64, 1000])
+def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimised, rows):
+    assert parameter_bytes() > 4e7
+    assert temporary(curvature.fisher(chunk=64), rows) <= 4 * parameter_bytes()
+
+
+def test_chunks_bound_the_memory_of_activations(optimised):
+    """Ten thousand rows of activations would take 280 MB more than chunks of 64 do."""
+    whole, pieces = (temporary(curvature.fisher(chunk=chunk), 10_000) for chunk in (None, 64))
+    assert pieces < parameter_bytes() * 4 < whole
+    assert temporary(empirical.centred_covariance(chunk=64), 10_000) <= 4 * parameter_bytes()
+
+
+def test_the_whole_step_is_compiled_once():
+    traces = []
+
+    def network(p, x):
+        traces.append(1)
+        return jnp.tanh(x @ p)
+
+    task = Task(network, outputs.linear())
+    method = presets.natural_network(task, iterations=3)
+    batch = Labelled(Rows(jnp.ones((4, 2)), jnp.ones((4, 1))))
+    state = method.init(jax.random.key(0), jnp.ones((2, 1)), batch)
+    step = jax.jit(method.step)
+    for _ in range(3):
+        state, info = step(jax.random.key(0), state, batch)
+        counted = len(traces)
+        assert info.result == TAKEN
+    assert step._cache_size() == 1
+    state, _ = step(jax.random.key(1), state, batch)
+    assert len(traces) == counted
+
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_enable_x64", True)
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from natgrad.metrics.curvature import fisher
+from natgrad.models import networks, outputs
+from natgrad.objectives.supervised import Labelled, Rows, Task
+from natgrad.solvers.minres import minres_qlp
+from natgrad.solvers.truncated import conjugate_gradient
+from natgrad.updates import presets
+from natgrad.updates.reduction import levenberg_marquardt
+from natgrad.updates.truncated_newton import Parts
+
+assert jax.device_count() == 2
+task = Task(networks.perceptron(), outputs.softmax())
+layers = networks.fresh_perceptron(jax.random.key(0), (3, 4, 2))
+rng = np.random.default_rng(0)
+rows = Rows(jnp.asarray(rng.normal(size=(8, 3))), jnp.asarray(rng.integers(0, 2, 8)))
+mesh = jax.make_mesh((2,), ("rows",), axis_types=(AxisType.Auto,))
+spread = jax.device_put(rows, NamedSharding(mesh, P("rows")))
+assert len(spread.inputs.sharding.device_set) == 2
+same = jax.device_put(layers, NamedSharding(mesh, P()))
+for parts in (Parts(solve=conjugate_gradient(8), damping=levenberg_marquardt(0.1)),
+              Parts(fisher(chunk=3), minres_qlp(8))):
+    method = presets.truncated(task, parts)
+    def step(p, batch):
+        return method.step(jax.random.key(1), method.init(jax.random.key(1), p, batch), batch)[0].model
+    alone, together = jax.jit(step)(layers, Labelled(rows)), jax.jit(step)(same, Labelled(spread))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+print("same")
+"""
+
+
+def test_a_batch_over_two_devices_gives_the_same_step():
+    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    found = subprocess.run(
+        [sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2]
+    )
+    assert found.stdout.strip() == "same", found.stderr
