@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_runs import HOSTILE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_runs import HOSTILE, make_run
 
 from natgrad.cli.main import app
 from natgrad.errors import InputError
@@ -19,6 +21,7 @@ from natgrad.records import gallery
 from natgrad.report import charts, png
 from natgrad.report.making import report_runs
 from natgrad.report.markup import Markup, join, tag
+from natgrad.report.page import page
 from natgrad.report.pictures import frames
 from natgrad.report.reading import read
 
@@ -135,6 +138,35 @@ def test_runs_with_little_in_them_have_a_page(make: Any, tmp_path: Path, rows: l
     assert Reader(page_of(little, out=tmp_path / "one.html")).text.count("little") >= 3
 
 
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+COLUMN = st.sampled_from(["epoch", "step", "seconds", "test_ll", "kl", "generation.0.residual", "valid_loss"])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    rows=st.lists(st.dictionaries(COLUMN | st.text(max_size=8), ANYTHING, max_size=6), max_size=4),
+    facts=ANYTHING,
+    notes=ANYTHING,
+)
+def test_whatever_a_run_folder_holds_there_is_a_page(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], facts: Any, notes: Any
+) -> None:
+    place = make_run(tmp_path_factory.mktemp("any") / "run", rows=[])
+    (place / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    (place / "environment.json").write_text(json.dumps(facts), "utf-8")
+    (place / "state" / "0000000000.json").write_text(json.dumps({"notes": notes}), "utf-8")
+    record = read(place)
+    text = page([record, record], [(frames(record), Markup("<p></p>"))] * 2)
+    seen = Reader(text)
+    assert len(seen.of("script")) == 2
+    assert len(numbers(text)) == 2
+    assert "</html>" in text
+
+
 def test_one_run_tells_its_unusual_settings_and_several_their_differences(make: Any, tmp_path: Path) -> None:
     first, second = make("first", epochs=2), make("second", epochs=2, seed=5)
     one = page_of(first, out=tmp_path / "one.html")
@@ -183,7 +215,7 @@ def test_png_holds_the_pixels_and_the_clear_value() -> None:
     assert base64.b64decode(png.data_uri(pixels).removeprefix("data:image/png;base64,")) == png.encode(pixels)
 
 
-def test_pictures_of_images_are_square_sheets_and_of_other_rows_strips(make: Any) -> None:
+def test_pictures_of_images_are_square_sheets_and_of_other_rows_tables(make: Any) -> None:
     def size(uri: str) -> tuple[int, ...]:
         raw = base64.b64decode(uri.partition(",")[2])
         return int.from_bytes(raw[16:20], "big"), int.from_bytes(raw[20:24], "big")
@@ -193,7 +225,11 @@ def test_pictures_of_images_are_square_sheets_and_of_other_rows_strips(make: Any
     assert [frame.epoch for frame in found] == [0, 1]
     assert {size(frame.means) for frame in found} == {(9, 9)}  # 2 x 2 images of 3 x 3, one pixel apart
     (place / "state" / "0000000000.json").unlink()
-    assert size(frames(read(place))[0].samples) == (11, 9)  # 4 rows of 9 values
+    assert size(frames(read(place))[0].samples) == (9, 4)  # 4 rows of 9 values
+    (place / "state" / "0000000000.json").write_text(
+        '{"notes": {"image_shape": [2, 9], "visible": 18}}', "utf-8"
+    )
+    assert size(frames(read(place))[0].samples) == (9, 4)  # a shape that does not fit is none
 
 
 def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:

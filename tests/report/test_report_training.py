@@ -90,8 +90,7 @@ def test_the_gallery_and_the_page_show_the_training(run: Path, capsys: pytest.Ca
     app(["report", str(run), "--json"])
     said = json.loads(capsys.readouterr().out)
     text = Path(said["report"]).read_text("utf-8")
-    pictures = re.findall(r'alt="test rows[^"]*"', text)
-    assert len(pictures) == 2  # twenty pairs, ten to a picture
+    assert re.findall(r'alt="(test rows[^"]*)"', text) == ["test rows 1 to 10", "test rows 11 to 20"]
     source = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="test rows', text)
     assert source is not None
     header = base64.b64decode(source[1])[16:24]

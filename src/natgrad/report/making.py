@@ -38,7 +38,7 @@ def _pictures(record: Record) -> tuple[Any, Any]:
     from natgrad.report.pictures import frames, reconstructions
 
     try:
-        shown: list[str] | Markup = reconstructions(record)
+        shown: dict[str, str] | Markup = reconstructions(record)
     except InputError as error:
         shown = tag("p", f"None: {error}.")
     return frames(record), shown

@@ -6,18 +6,18 @@ a content security policy admits the one script and the one style sheet by their
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from natgrad.records.folder import json_line
 from natgrad.report import charts, differences, tables
 from natgrad.report.markup import Child, Markup, join, tag
-from natgrad.report.pictures import Frame
+from natgrad.report.pictures import Frame, shape_of
 from natgrad.report.reading import FINISHED, Record
 
-Pictures = Sequence[tuple[Sequence[Frame], Sequence[str] | Markup]]
-"""For each run: the dreams through training, and pictures of reconstructions or why there are none."""
+Pictures = Sequence[tuple[Sequence[Frame], Mapping[str, str] | Markup]]
+"""For each run: the dreams through training, and reconstructions by caption or why there are none."""
 
 
 def page(records: Sequence[Record], pictures: Pictures) -> str:
@@ -120,37 +120,34 @@ def _dreams(records: Sequence[Record], pictures: Pictures) -> Markup | None:
 
 def _pair(frame: Frame) -> Markup:
     return tag(
-        "div",
-        tag(
-            "figure",
-            tag("img", src=frame.means, alt="pixel means", class_="means"),
-            tag("figcaption", "means"),
-        ),
-        tag(
-            "figure",
-            tag("img", src=frame.samples, alt="samples", class_="samples"),
-            tag("figcaption", "samples"),
-        ),
-        class_="pair",
+        "div", (_picture(kind, getattr(frame, kind), kind) for kind in ("means", "samples")), class_="pair"
     )
+
+
+def _picture(caption: str, uri: str, class_: str | None = None) -> Markup:
+    image = tag("img", src=uri, alt=caption, class_=class_)
+    return tag("figure", image, tag("figcaption", caption))
 
 
 def _reconstructions(records: Sequence[Record], pictures: Pictures) -> Markup:
-    def shown(found: Sequence[str] | Markup) -> Child:
+    def shown(number: int, found: Mapping[str, str] | Markup) -> Child:
         if isinstance(found, Markup):
             return found
-        return [tag("img", src=uri, alt="test rows above their reconstructions") for uri in found]
+        side = "pair" if shape_of(records[number]) is None else None
+        return tag("div", (_picture(caption, uri) for caption, uri in found.items()), class_=side)
 
     cards = (
-        _card(number, record, shown(found))
+        _card(number, record, shown(number, found))
         for number, (record, (_, found)) in enumerate(zip(records, pictures, strict=True))
     )
-    told = "Above, test rows; below each, the mean of its posterior sent back through generation."
+    told = "Test rows, and below or beside them the means of their posteriors sent back through generation."
     return join(tag("p", told), tag("div", cards, class_="cards"))
 
 
 def _card(number: int, record: Record, *content: Child) -> Markup:
-    return tag("div", tag("h3", tables.swatch(number), record.name), content, class_="card", data_card=number)
+    """A run's part of a section; rows that are no images are drawn as tables."""
+    kind = "card" if shape_of(record) else "card table"
+    return tag("div", tag("h3", tables.swatch(number), record.name), content, class_=kind, data_card=number)
 
 
 def _warnings(records: Sequence[Record]) -> Child:

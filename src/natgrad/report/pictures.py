@@ -1,6 +1,5 @@
 """The pictures of a run for its page: dreams through training, and test rows beside their reconstructions."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from natgrad.report.reading import Record
 from natgrad.training import load
 
 PAIRS, COLUMNS = 20, 10
+TOPS = {"means": 255, "samples": 1}  # the byte that means one
 LEVELS = 16  # grey values of a picture: more cost bytes, and `CLEAR`, the gaps' value, is none of them
 LARGEST = 4096  # values of a row beyond which it is not drawn
 
@@ -31,24 +31,19 @@ def frames(record: Record) -> list[Frame]:
     """The gallery of a run; steps of which the trace knows nothing are left out."""
     epochs = {row.get("step"): row["epoch"] for row in record.rows}
     found = [(epochs.get(step), images) for step, images in gallery.pictures(record.folder)]
-    return list(_frames([(epoch, images) for epoch, images in found if epoch is not None], shape_of(record)))
+    shape = shape_of(record)
+    return [
+        Frame(epoch, *(_sheet(images[kind][: gallery.PICTURES] / top, shape) for kind, top in TOPS.items()))
+        for epoch, images in found
+        if epoch is not None and 0 < images["means"].shape[1] <= LARGEST and len(images["means"])
+    ]
 
 
-def _frames(
-    found: list[tuple[float, dict[str, np.ndarray]]], shape: tuple[int, int] | None
-) -> Iterator[Frame]:
-    for epoch, images in found:
-        count, pixels = images["means"].shape
-        if not 0 < pixels <= LARGEST or not count:
-            continue
-        fitting = shape if shape and shape[0] * shape[1] == pixels else None
-        columns = round(np.sqrt(count)) if fitting else 1
-        means, samples = images["means"] / 255, np.minimum(images["samples"], 1)
-        yield Frame(epoch, *(_sheet(each, fitting or (1, pixels), columns) for each in (means, samples)))
+def reconstructions(record: Record) -> dict[str, str]:
+    """Test rows and what the posterior makes of them, in pictures by their captions.
 
-
-def reconstructions(record: Record) -> list[str]:
-    """Test rows above what the posterior makes of them, in pictures of up to `COLUMNS` pairs."""
+    Images are shown in pairs, the row above its reconstruction; other rows as two tables side by side.
+    """
     found = load(record.folder)
     data = found.config.data
     dataset = load_data(
@@ -57,26 +52,26 @@ def reconstructions(record: Record) -> list[str]:
     rows = np.asarray(held_out(dataset, dataset.test, seed=data.split_seed, limit=PAIRS)).T
     if rows.shape[1] > LARGEST:
         raise InputError(f"rows of {rows.shape[1]} values are too large to be drawn here")
-    shape = found.image_shape
-    means = found.model.reconstruct(rows)
-    columns = min(COLUMNS, len(rows)) if shape else 1
-    pairs = [
-        np.concatenate([part[i : i + columns] for part in (rows, means)])
-        for i in range(0, len(rows) - columns + 1, columns)
-    ]
-    return [_sheet(pair, shape or (1, rows.shape[1]), columns) for pair in pairs]
+    means, shape = found.model.reconstruct(rows), shape_of(record)
+    if shape is None:
+        return {"test rows": _sheet(rows, None), "reconstructions": _sheet(means, None)}
+    columns = min(COLUMNS, len(rows))
+    starts = range(0, len(rows) - columns + 1, columns)
+    pairs = {i: np.concatenate([part[i : i + columns] for part in (rows, means)]) for i in starts}
+    return {f"test rows {i + 1} to {i + columns}": _sheet(pairs[i], shape, columns) for i in starts}
 
 
 def shape_of(record: Record) -> tuple[int, int] | None:
     """Height and width of a run's images, if its rows are images."""
-    noted = record.notes.get("image_shape")
+    noted, visible = record.notes.get("image_shape"), record.notes.get("visible")
     if not isinstance(noted, list) or len(noted) != 2 or not all(isinstance(n, int) and n > 0 for n in noted):
         return None
-    return noted[0], noted[1]
+    return (noted[0], noted[1]) if noted[0] * noted[1] == visible else None
 
 
-def _sheet(images: np.ndarray, shape: tuple[int, int], columns: int) -> str:
-    """Images side by side as one picture with clear gaps."""
-    coarse = np.round(images * (LEVELS - 1)) / (LEVELS - 1)
-    sheet = np.round(grid(coarse, shape, columns) * 255).astype(np.uint8)  # the grid's gaps are 0.5: `CLEAR`
-    return data_uri(sheet)
+def _sheet(rows: np.ndarray, shape: tuple[int, int] | None, columns: int | None = None) -> str:
+    """Images side by side as one picture with clear gaps; rows that are no images as the table they are."""
+    coarse = np.round(np.minimum(rows, 1) * (LEVELS - 1)) / (LEVELS - 1)
+    if shape is not None and shape[0] * shape[1] == rows.shape[1]:
+        coarse = grid(coarse, shape, columns or round(np.sqrt(len(rows))))
+    return data_uri(np.round(coarse * 255).astype(np.uint8))  # the grid's gaps are 0.5, which is `CLEAR`
