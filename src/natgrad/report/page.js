@@ -113,7 +113,7 @@
     const ys = (late.length ? late : all).flatMap((p) => told.log === undefined ? [p.y - p.half, p.y + p.half] : [p.y]);
     const room = { right: width - MARGIN.right, bottom: height - MARGIN.bottom };
     const [left, right] = extent([0, ...all.map((p) => p.x)]);
-    const x = linear(left, right > left ? right : left + 1, MARGIN.left, room.right, width / 90);
+    const x = linear(left, right > left ? right : left + 1, MARGIN.left, room.right, width / 75);
     const y = (told.log === undefined ? linear : logarithmic)(
       ...extent(ys), room.bottom - 4, MARGIN.top + 4, height / 36);
     const picture = svg("svg", { tabindex: 0, role: "img", "aria-label": `${told.title} against ${told.x}` },
