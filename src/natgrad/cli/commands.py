@@ -17,6 +17,7 @@ DOTTED: dict[str, Any] = {}
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print exactly one JSON line on stdout.")]
 Number = Annotated[int, Parameter(converter=whole)]
 Quiet = Annotated[bool, Parameter(negative="", help="No progress.")]
+Tensorboard = Annotated[bool, Parameter(negative="", help="Write TensorBoard's event files into the run.")]
 
 
 def train(
@@ -25,6 +26,7 @@ def train(
     flags: Annotated[Flags, Parameter(name="*")] | None = None,
     out: Path | None = None,
     quiet: Quiet = False,
+    tensorboard: Tensorboard = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> None:
@@ -45,10 +47,13 @@ def train(
     if dry_run:
         return _show_config(settings, json=json)
     from natgrad.cli.progress import Progress
+    from natgrad.cli.tensorboard import watching
+    from natgrad.records.folder import fresh
     from natgrad.training import run_config
 
-    with Progress(epochs=settings.training.epochs, quiet=quiet) as watch:
-        run = run_config(settings, out=out, watch=watch)
+    events = (out or fresh(settings)) if tensorboard else None
+    with Progress(epochs=settings.training.epochs, quiet=quiet) as bar, watching(bar, events) as watch:
+        run = run_config(settings, out=events or out, watch=watch)
     return _print(run.summary, json=json, title=f"trained {run.folder}")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import natgrad
-from natgrad.cli import commands
+from natgrad.cli import commands, report, runs
 from natgrad.cli.dotted import take_dotted
 from natgrad.errors import InputError
 
@@ -29,6 +29,8 @@ app.command(commands.train)
 app.command(commands.evaluate)
 app.command(commands.sample)
 app.command(commands.fisher)
+app.command(report.report)
+app.command(runs.runs)
 data = App(name="data", help="List, fetch and check data sets.")
 data.command(commands.data_list, name="list")
 data.command(commands.data_get, name="get")

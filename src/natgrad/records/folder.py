@@ -33,7 +33,7 @@ def check(out: str | Path | None) -> None:
 
 def create(out: str | Path | None, settings: config.Config) -> Path:
     """Make the folder of a new run and write its config; by default `runs/<data>-<method>-<number>`."""
-    folder = Path(out) if out is not None else _fresh(settings)
+    folder = Path(out) if out is not None else fresh(settings)
     check(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _fresh(settings: config.Config) -> Path:
+def fresh(settings: config.Config) -> Path:
+    """The first `runs/<data>-<method>-<number>` that does not exist."""
     stem = f"{Path(settings.data.name).stem}-{settings.method}"
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
