@@ -141,20 +141,23 @@ def gibbs(
 
     The products are kept up to date: a flip of x_i changes the sign of those with x_i in them.
     """
-    members = jnp.asarray(family.members, theta.dtype)
+    fields = jnp.asarray(family.members.T, theta.dtype) * theta  # [variable, term]
+    signs = jnp.asarray(1 - 2 * family.members.T, theta.dtype)  # what a flip does to every product
 
-    def turn(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        points, products = carry
-        i = number % family.size
-        field = (products @ (theta * members[:, i])) * points[:, i]
-        uniform = jax.random.uniform(jax.random.fold_in(key, number), field.shape, theta.dtype)
-        fresh = jnp.where(uniform < jax.nn.sigmoid(2 * field), 1.0, -1.0).astype(
-            theta.dtype
-        )  # ~ p(x_i | rest)
-        flips = jnp.where((fresh != points[:, i])[:, None] & (members[:, i] > 0), -1.0, 1.0)
-        return points.at[:, i].set(fresh), products * flips.astype(theta.dtype)
+    def sweep(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        shape = (family.size, len(start))
+        logits = jax.random.logistic(jax.random.fold_in(key, number), shape, theta.dtype)
 
-    return jax.lax.fori_loop(0, sweeps * family.size, turn, (start, family.statistics(start)))[0]
+        def turn(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            points, products = carry
+            field = (products @ fields[i]) * points[:, i]
+            fresh = jnp.where(logits[i] < 2 * field, 1.0, -1.0).astype(theta.dtype)  # ~ p(x_i | rest)
+            flips = jnp.where((fresh != points[:, i])[:, None], signs[i], jnp.ones_like(signs[i]))
+            return points.at[:, i].set(fresh), products * flips
+
+        return jax.lax.fori_loop(0, family.size, turn, carry)
+
+    return jax.lax.fori_loop(0, sweeps, sweep, (start, family.statistics(start)))[0]
 
 
 def _edge(edge: tuple[int, int]) -> tuple[int, int]:

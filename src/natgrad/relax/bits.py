@@ -1,0 +1,112 @@
+"""Strategies over {-1, +1}^n with independent variables: one step in eta, eta + rate sum w (x - eta).
+
+In eta the natural gradient needs no inverse. Population-based incremental learning, the univariate marginal
+distribution algorithm and the compact genetic algorithm are this step with their own weights and rates
+[igo sec. 5.2, pbil, umda, cga]. `adaptive` measures the step by its Fisher length and adapts it to the
+signal in successive steps, as the scale of a Gaussian is adapted by its path.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natgrad.relax import weights
+from natgrad.relax.strategy import Draws, Strategy
+
+Values = Float[Array, " point"]
+PATIENCE = 1.5  # how much longer than noise's a path must be before steps grow
+
+
+class Coins(NamedTuple):
+    """Expectations, the Fisher length of a step, the path of past steps and its expected square length."""
+
+    eta: Float[Array, " variable"]
+    length: Float[Array, ""]
+    path: Float[Array, " variable"]
+    normal: Float[Array, ""]
+
+
+def start(size: int) -> Coins:
+    """Fair coins."""
+    return Coins(jnp.zeros(size), jnp.ones(()), jnp.zeros(size), jnp.zeros(()))
+
+
+def ask(population: int) -> Callable[[PRNGKeyArray, Coins], Draws]:
+    """Independent draws."""
+
+    def draw(key: PRNGKeyArray, coins: Coins) -> Draws:
+        uniform = jax.random.uniform(key, (population, len(coins.eta)), coins.eta.dtype)
+        return Draws(
+            jnp.where(uniform < (1 + coins.eta) / 2, 1.0, -1.0).astype(coins.eta.dtype)
+        )  # ~ p(x; eta)
+
+    return draw
+
+
+def stepping(
+    population: int, size: int, utilities: np.ndarray, *, rate: float, margin: float | None = None
+) -> Strategy:
+    """eta + rate sum w (x - eta), kept a margin away from the vertices (by default 1 / n in probability)."""
+    limit = 1 - 2 * (1 / size if margin is None else margin)
+
+    def tell(coins: Coins, draws: Draws, values: Values) -> Coins:
+        weight = weights.shared(values, utilities)
+        moved = coins.eta + rate * (weight @ draws.points - weight.sum() * coins.eta)
+        return coins._replace(eta=jnp.clip(moved, -limit, limit))
+
+    return _strategy(population, size, tell)
+
+
+def pbil(population: int, size: int, *, rate: float = 0.1, parents: int = 2) -> Strategy:
+    """Towards the mean of the best few [pbil]; no mutation, a margin instead."""
+    return stepping(population, size, weights.truncated(population, parents), rate=rate)
+
+
+def umda(population: int, size: int) -> Strategy:
+    """The frequencies of the better half [umda]."""
+    return stepping(population, size, weights.truncated(population, population // 2), rate=1.0)
+
+
+def cga(size: int, *, steps: float) -> Strategy:
+    """Two points: each probability moves by 1 / steps towards the winner where they differ [cga]."""
+    return stepping(2, size, weights.tournament(2), rate=1 / steps)
+
+
+def adaptive(population: int, size: int) -> Strategy:
+    """Steps of a Fisher length that grows while successive steps agree and shrinks while they are noise [asng]."""
+    utilities = weights.logarithmic(population)
+    limit = 1 - 2 / size
+
+    def tell(coins: Coins, draws: Draws, values: Values) -> Coins:
+        weight = weights.shared(values, utilities)
+        tangent = weight @ draws.points - weight.sum() * coins.eta
+        deviation = jnp.sqrt((1 - coins.eta) * (1 + coins.eta))
+        fisher_length = jnp.linalg.norm(tangent / deviation)
+        unit = tangent / jnp.maximum(fisher_length, 1e-300)
+        decay = coins.length / np.sqrt(size)
+        path = (1 - decay) * coins.path + jnp.sqrt(decay * (2 - decay)) * unit / deviation
+        normal = (1 - decay) ** 2 * coins.normal + decay * (2 - decay)
+        length = coins.length * jnp.exp(decay * ((path @ path) / PATIENCE - normal))
+        eta = jnp.clip(coins.eta + coins.length * unit, -limit, limit)
+        moved = Coins(eta, jnp.minimum(length, 1.0), path, normal)
+        return jax.tree.map(lambda new, old: jnp.where(fisher_length > 0, new, old), moved, coins)
+
+    return _strategy(population, size, tell)
+
+
+def width(coins: Coins) -> Float[Array, ""]:
+    """The largest probability of the less likely value, less what a margin of 1 / n always leaves."""
+    free = (1 - jnp.abs(coins.eta)).max() / 2
+    return jnp.maximum(free - 1 / len(coins.eta), 0.0)
+
+
+def _strategy(population: int, size: int, tell: Callable[[Coins, Draws, Values], Coins]) -> Strategy:
+    return Strategy(population, lambda: start(size), ask(population), tell, width, _centre)
+
+
+def _centre(coins: Coins) -> Float[Array, " variable"]:
+    return jnp.where(coins.eta < 0, -1.0, 1.0).astype(coins.eta.dtype)

@@ -1,0 +1,89 @@
+"""A strategy over {-1, +1}^n with interactions: annealing along the natural gradient in theta.
+
+The natural gradient in theta is the least-squares fit of f by the statistics (slides: Cov(T, T)^-1 Cov(f, T)). Fits
+gather evidence over generations, with forgetting. Where f lies in the span of T the fit becomes exact, theta
+goes to -beta f, and the flow's limit is the global minimum [foga2015]. A step has a fixed Fisher length, which is
+a fixed number of standard deviations of the fitted f. Points are Gibbs chains that go on from step to step.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natgrad.families.interactions import Interactions, gibbs
+from natgrad.relax.strategy import Draws, Strategy
+
+SWEEPS, LENGTH, KEEP = 4, 0.3, 0.97
+RIDGE = 1e-6
+Values = Float[Array, " point"]
+
+
+class Field(NamedTuple):
+    """theta, the chains, and the sums of the running fit: weight, T, T T^T, f, f T."""
+
+    theta: Float[Array, " parameter"]
+    chains: Float[Array, "point variable"]
+    weight: Float[Array, ""]
+    first: Float[Array, " parameter"]
+    second: Float[Array, "parameter parameter"]
+    level: Float[Array, ""]
+    cross: Float[Array, " parameter"]
+    width: Float[Array, ""]
+
+
+def annealed(family: Interactions, population: int) -> Strategy:
+    """Natural-gradient annealing over a Markov random field."""
+    size, parameters = family.size, family.parameters
+
+    def init() -> Field:
+        bits = np.random.default_rng(0).integers(0, 2, (population, size))
+        zero, vector = jnp.zeros(()), jnp.zeros(parameters)
+        square = jnp.zeros((parameters, parameters))
+        return Field(vector, jnp.asarray(2.0 * bits - 1), zero, vector, square, zero, vector, jnp.ones(()))
+
+    def ask(key: PRNGKeyArray, field: Field) -> Draws:
+        chains = gibbs(key, family, field.theta, field.chains, SWEEPS)
+        return Draws(chains)  # ~ p(x; theta), nearly: the chains go on
+
+    def tell(field: Field, draws: Draws, values: Values) -> Field:
+        field = _gather(field, family.statistics(draws.points), values)
+        slopes = _fit(field)
+        fitted = family.statistics(draws.points) @ slopes
+        spread = jnp.std(fitted)
+        theta = field.theta - LENGTH / jnp.maximum(spread, 1e-12) * slopes * (spread > 1e-12)
+        left = 1 - jnp.abs(draws.points.mean(axis=0))
+        return field._replace(theta=theta, chains=draws.points, width=left.max())
+
+    return Strategy(population, init, ask, tell, lambda field: field.width, _centre)
+
+
+def _gather(field: Field, statistics: Array, values: Values) -> Field:
+    """Add a generation to the sums, forgetting a little of the past; values that are no numbers are left out."""
+    good = jnp.isfinite(values)
+    clean = jnp.where(good, values, 0.0)
+    kept = statistics * good[:, None].astype(values.dtype)
+    return field._replace(
+        weight=KEEP * field.weight + good.sum().astype(values.dtype),
+        first=KEEP * field.first + kept.sum(axis=0),
+        second=KEEP * field.second + kept.T @ kept,
+        level=KEEP * field.level + clean.sum(),
+        cross=KEEP * field.cross + clean @ kept,
+    )
+
+
+def _fit(field: Field) -> Array:
+    """Cov(T, T)^-1 Cov(f, T) of all that was gathered, with a ridge."""
+    weight = jnp.maximum(field.weight, 1.0)
+    mean = field.first / weight
+    fisher = field.second / weight - jnp.outer(mean, mean)
+    slope = field.cross / weight - mean * field.level / weight
+    return jax.scipy.linalg.solve(
+        fisher + RIDGE * jnp.eye(len(mean), dtype=mean.dtype), slope, assume_a="pos"
+    )
+
+
+def _centre(field: Field) -> Float[Array, " variable"]:
+    return jnp.where(field.chains.mean(axis=0) < 0, -1.0, 1.0).astype(field.chains.dtype)

@@ -1,0 +1,32 @@
+"""What a search strategy is: a law, draws from it, and a natural-gradient step from their values.
+
+    init -> state,      ask(key, state) -> draws (points among them),      tell(state, draws, values) -> state
+
+All three are pure functions of arrays, so that generations run in a compiled loop, side by side over seeds,
+or one at a time around a function that only Python can call.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Float, PRNGKeyArray
+
+State = Any
+
+
+class Draws(NamedTuple):
+    """A population, and what the step needs to know of how it was drawn."""
+
+    points: Float[Array, "point variable"]
+    origin: Any = ()
+
+
+class Strategy(NamedTuple):
+    """A law over points that learns. `width` tells how far it is from one point; `centre` is its likeliest."""
+
+    population: int
+    init: Callable[[], State]
+    ask: Callable[[PRNGKeyArray, State], Draws]
+    tell: Callable[[State, Draws, Float[Array, " point"]], State]
+    width: Callable[[State], Float[Array, ""]]
+    centre: Callable[[State], Float[Array, " variable"]]
