@@ -186,7 +186,8 @@ def test_an_interrupt_exits_with_130(tmp_path, data):
         process.communicate()
     assert process.returncode == 130
     assert out == ""
-    assert err.endswith("natgrad: interrupted\n")
+    assert err.endswith(f"; continue with `natgrad resume {tmp_path / 'run'}`\n")
+    assert "natgrad: interrupted and saved at step " in err
     assert "Traceback" not in err
     assert list((tmp_path / "run" / "state").glob("*.json"))
 

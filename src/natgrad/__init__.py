@@ -8,10 +8,11 @@ __version__ = "0.1.0"
 _WHERE = {
     "train": "natgrad.training",
     "load": "natgrad.training",
+    "resume": "natgrad.training",
     "Run": "natgrad.training",
     "InputError": "natgrad.errors",
 }
-__all__ = ["InputError", "Run", "load", "train"]
+__all__ = ["InputError", "Run", "load", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,11 @@
-"""A chunk of steps as one compiled loop, and the sums it leaves.
+"""A chunk of steps as one compiled loop, the sums it leaves, and whether it may be kept.
 
-The number of steps is not compiled in: one program serves chunks of any length.
+The number of steps is not compiled in: one program serves chunks of any length. A chunk whose loss
+runs away, or most of whose steps had to be refused, is not sound: the session then goes back to the
+state before it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,9 +21,10 @@ from natgrad.updates.diagnose import diagnose
 
 
 class Totals(NamedTuple):
-    """Sums over the steps since the last evaluation, and the diagnostics of the latest."""
+    """Sums over the steps since the last evaluation, the last loss, the diagnostics of an epoch's end."""
 
     value: Float[Array, ""]
+    last: Float[Array, ""]
     taken: Int[Array, ""]
     failed: Int[Array, ""]
     sums: dict[str, Float[Array, ""]]
@@ -33,6 +37,33 @@ class Totals(NamedTuple):
         means = {name: float(value) / count for name, value in self.sums.items()}
         latest = {name: float(value) for name, value in self.latest.items()}
         return {"train_loss": loss, "steps_refused": int(self.failed)} | means | latest
+
+
+class Course(NamedTuple):
+    """A chunk in plain numbers: its mean loss, its last, and the share of its steps that were refused."""
+
+    mean: float
+    last: float
+    refused: float
+
+
+def course(before: Totals, after: Totals) -> Course:
+    """What happened between two totals."""
+    taken, failed = int(after.taken - before.taken), int(after.failed - before.failed)
+    mean = (float(after.value) - float(before.value)) / taken if taken else math.inf
+    return Course(mean, float(after.last), failed / max(taken + failed, 1))
+
+
+def is_sound(chunk: Course, limit: float) -> bool:
+    """Whether a chunk may be kept: less than half its steps refused, and no loss above the limit."""
+    return chunk.refused < 0.5 and chunk.mean <= limit and chunk.last <= limit
+
+
+def complaint(chunk: Course, lowest: float) -> str:
+    """Why a chunk is not sound."""
+    if chunk.refused >= 0.5:
+        return f"{chunk.refused:.0%} of its steps were refused as not finite"
+    return f"its loss rose to {max(chunk.mean, chunk.last):.6g}, from {lowest:.6g} at best"
 
 
 def shapes(algorithm: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> Totals:
@@ -58,7 +89,8 @@ def chunk(algorithm: Algorithm, size: int, coding: Coding) -> Callable[..., tupl
             chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
             on = batches.draw(key_draw, rows, chosen, jnp.zeros(()).dtype)
             state, info = algorithm.step(key_step, state, coding.value(on, on.dtype))
-            latest = jax.lax.cond(position + 1 == stop, lambda: diagnose(info), lambda: totals.latest)
+            ends = position + 1 == order.shape[0] // size  # an evaluation can only follow the last batch
+            latest = jax.lax.cond(ends, lambda: diagnose(info), lambda: totals.latest)
             return state, _add(totals, info, latest)
 
         return jax.lax.fori_loop(start, stop, body, (state, totals))
@@ -68,7 +100,7 @@ def chunk(algorithm: Algorithm, size: int, coding: Coding) -> Callable[..., tupl
 
 def _totals(info: Info) -> Totals:
     zero = jnp.zeros((), jnp.int32)
-    return Totals(info.value, zero, zero, info.diagnostics, diagnose(info))
+    return Totals(info.value, info.value, zero, zero, info.diagnostics, diagnose(info))
 
 
 def _add(totals: Totals, info: Info, latest: dict[str, Array]) -> Totals:
@@ -78,6 +110,7 @@ def _add(totals: Totals, info: Info, latest: dict[str, Array]) -> Totals:
     )
     return Totals(
         totals.value + value,
+        jnp.where(taken, info.value, totals.last),
         totals.taken + taken.astype(jnp.int32),
         totals.failed + (~taken).astype(jnp.int32),
         tree.add(totals.sums, sums),

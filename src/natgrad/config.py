@@ -81,7 +81,7 @@ class Metric(_Section):
 
 
 class Optimizer(_Section):
-    """What is done with the direction; the schedule runs over the whole training, or `decay_steps`."""
+    """What is done with the direction; schedules run over the whole training, or `decay_steps`."""
 
     name: OptimizerName = "sgd"
     learning_rate: PositiveFloat = 0.05
@@ -92,11 +92,12 @@ class Optimizer(_Section):
 
 
 class Training(_Section):
-    """How long, in what portions, and where."""
+    """How long, in what portions, and where; a state is saved at evaluations and every `save_seconds`."""
 
     epochs: int = Field(100, ge=0)
     batch_size: PositiveInt = 32
     chunk: PositiveInt = 500
+    save_seconds: float = Field(30.0, ge=0)
     device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
 
 

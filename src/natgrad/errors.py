@@ -14,6 +14,10 @@ class InputError(ValueError):
     """Something the user gave is wrong and the user can put it right."""
 
 
+class Diverged(InputError):
+    """A training ran away again and again; its last good state is saved."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not in a registry, with the nearest that are.
 

@@ -40,7 +40,7 @@ WEIGHTS = {
 
 
 class Pace(NamedTuple):
-    """How a training goes: its learning rate and its number of steps."""
+    """How a training goes: its learning rate and the number of steps of its schedules."""
 
     rate: Schedule
     steps: int
@@ -123,7 +123,7 @@ def choice(settings: config.Config) -> Choice:
 def algorithm(settings: config.Config, steps: int) -> Algorithm:
     """The training method of a config, for a training of that many steps."""
     objective, direction = METHODS[settings.method]
-    pace = Pace(learning_rate(settings.optimizer, steps), steps)
+    pace = Pace(learning_rate(settings.optimizer, steps), settings.optimizer.decay_steps or max(steps, 1))
     optimizer = OPTIMIZERS[settings.optimizer.name](pace.rate, settings.optimizer.momentum)
     chosen, average = settings.objective, settings.evaluation.average
     main = descent(objective(chosen), direction(settings, pace), optimizer, average=average)
@@ -153,7 +153,7 @@ def _natural_with(choose: Choice, settings: config.Config, pace: Pace) -> Direct
         metric = per_unit.averaged(metric, chosen.average)
     adapt = levenberg_marquardt(pace.rate) if chosen.adaptive else None
     final = (chosen.final_damping or chosen.damping) / chosen.damping
-    damping = SCHEDULES["exponential"](chosen.damping, max(pace.steps, 1), final)
+    damping = SCHEDULES["exponential"](chosen.damping, pace.steps, final)
     direction = natural(
         metric, choose, damping, refresh=chosen.refresh, relative=chosen.relative, adapt=adapt
     )

@@ -2,9 +2,13 @@
 
 Step t draws its batch and its samples from keys that are a pure function of (seed, t), and its
 rows from a permutation that is a pure function of (seed, epoch). How the steps are cut into
-chunks changes no number.
+chunks changes no number, and neither does saving: a session restored from a saved state goes on as
+if it had never stopped. A chunk that is not sound is taken back and done again with a smaller step.
 """
 
+import logging
+import math
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +18,23 @@ import jax
 import jax.numpy as jnp
 
 from natgrad import config, generator, registry, tree
-from natgrad.chunk import Totals, chunk, shapes
+from natgrad.chunk import Totals, chunk, complaint, course, is_sound, shapes
 from natgrad.core import State
 from natgrad.data import Dataset, batches
-from natgrad.errors import InputError
+from natgrad.errors import Diverged
 from natgrad.evaluate.monitor import Monitor
+from natgrad.interrupts import Interrupted, Stop
+from natgrad.limits import check, chunk_length
 from natgrad.records import folder, gallery
 from natgrad.records import state as states
+from natgrad.records.notes import Notes, Progress, summary
 from natgrad.updates.natural import Evidence, solver_names
+
+CUT, FAILURES = (
+    0.25,
+    5,
+)  # of the learning rate at every divergence; divergences until the training is given up
+_log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
@@ -35,90 +48,145 @@ class Watcher(Protocol):
 
 
 class Saved(NamedTuple):
-    """What a saved state holds; `best` is the best model so far where early stopping looks for it."""
+    """The arrays of a saved state; `best` is the best model so far where early stopping looks for it."""
 
-    state: State
+    state: Any
+    totals: Any
     best: Any
 
 
-class Session:
-    """One training under way: everything fixed, and the state that moves."""
+def is_over(at: Progress, settings: config.Config) -> bool:
+    """Whether the last evaluation was made, or early stopping has lost its patience."""
+    ended = at.epoch >= settings.training.epochs and at.recorded == at.epoch and at.position == 0
+    return ended or 0 < settings.evaluation.patience <= at.stale
 
-    def __init__(self, settings: config.Config, dataset: Dataset) -> None:
+
+class Session:
+    """One training under way: everything fixed, and what moves: state, totals, best, progress."""
+
+    def __init__(self, settings: config.Config, dataset: Dataset, progress: Progress | None = None) -> None:
+        check(settings, dataset)
         self.settings, self.dataset = settings, dataset
+        self.progress = progress or Progress(samples=settings.objective.samples)
         self.per_epoch = len(dataset.train) // settings.training.batch_size
         self.total = self.per_epoch * settings.training.epochs
         key = generator.key(settings.seed)
         self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
-        self.algorithm = registry.algorithm(settings, self.total)
+        self.algorithm = self._method()
         self.monitor = Monitor(key_watch, settings, dataset)
         self.rows = batches.on_device(dataset.train, dataset.levels, dataset.resample)
         self.batch = jax.ShapeDtypeStruct(
             (dataset.visible, settings.training.batch_size), jnp.zeros(()).dtype
         )
-        self.seconds = self.compile_seconds = 0.0
+        self.shape = jax.eval_shape(self._initial)
+        self.sums = shapes(self.algorithm, self.key_steps, self.shape, self.batch)
+        self.compile_seconds, self.saved = 0.0, time.monotonic()
+        self.summary: dict[str, Any] = {}
+        self.advance: Callable[..., Any]
         self.state: State
         self.totals: Totals
-        self.best: Any = None
-        self.best_loss, self.stale = float("inf"), 0
+        self.best: Any = ()
 
     @classmethod
     def begin(cls, settings: config.Config, dataset: Dataset) -> "Session":
         """A session at step zero, after checks that need the data."""
-        if settings.training.batch_size > len(dataset.train):
-            raise InputError(
-                f"the batch size {settings.training.batch_size} is larger than the training set of "
-                f"{len(dataset.train)} rows; lower --batch-size"
-            )
         session = cls(settings, dataset)
-        session.state = jax.jit(session._initial)()
+        session.state, session.totals = jax.jit(session._initial)(), session._nothing()
         return session
+
+    @classmethod
+    def restore(cls, settings: config.Config, dataset: Dataset, stored: states.Stored) -> "Session":
+        """A session where a saved state left it."""
+        session = cls(settings, dataset, stored.notes.progress.model_copy())
+        best = session.shape.model if settings.evaluation.patience and session.progress.rows else ()
+        found = stored.fill(Saved(session.shape, session.sums, best))
+        session.state, session.totals, session.best = found
+        session.summary = stored.notes.summary
+        return session
+
+    def _method(self) -> Any:
+        """The algorithm, with the present number of samples and the learning rate as it has been cut."""
+        chosen, at = self.settings, self.progress
+        objective = chosen.objective.model_copy(update={"samples": at.samples})
+        rate = chosen.optimizer.learning_rate * CUT**at.divergences
+        optimizer = chosen.optimizer.model_copy(update={"learning_rate": rate})
+        return registry.algorithm(
+            chosen.model_copy(update={"objective": objective, "optimizer": optimizer}), self.total
+        )
 
     def _initial(self) -> State:
         key_init, key_state = jax.random.split(self.key_model)
         model = registry.model(key_init, self.settings.model, self.dataset.visible)
         return self.algorithm.init(key_state, model, self.batch)
 
-    def go(self, place: Path, watch: Watcher | None) -> None:
+    def go(self, place: Path, watch: Watcher | None, stop: Stop | None = None) -> None:
         """Train to the end, recording into the folder."""
-        advance = self._compile()
-        self._record(place, watch, epoch=0, totals=None)
-        totals = self._nothing()
-        growth = dict(self.settings.objective.growth)
-        for epoch in range(self.settings.training.epochs):
-            if epoch in growth:
-                advance = self._grow(growth[epoch])
-            totals = self._epoch(advance, epoch, totals, watch)
-            last = epoch + 1 == self.settings.training.epochs
-            if last or (epoch + 1) % self.settings.evaluation.every == 0:
-                self._record(place, watch, epoch=epoch + 1, totals=totals)
-                totals = self._nothing()
-            if self._patience_lost():
-                break
+        self.advance = self._compile()
+        while True:
+            if self._due():
+                self._record(place, watch)
+            if is_over(self.progress, self.settings):
+                return
+            self._heed(place, stop)
+            self._epoch(place, watch, stop)
 
-    def _epoch(
-        self, advance: Callable[..., Any], epoch: int, totals: Totals, watch: Watcher | None
-    ) -> Totals:
+    def _epoch(self, place: Path, watch: Watcher | None, stop: Stop | None) -> None:
+        """The rest of the epoch that is under way, chunk by chunk."""
+        at, epoch = self.progress, self.progress.epoch
+        if at.position == 0 and (samples := dict(self.settings.objective.growth).get(epoch)):
+            self._grow(samples)
         order = batches.permutation(self.key_order, epoch, len(self.rows.values))
-        for start in range(0, self.per_epoch, self.settings.training.chunk):
-            stop = min(start + self.settings.training.chunk, self.per_epoch)
-            began = time.perf_counter()
-            self.state, totals = advance(self.key_steps, self.state, totals, self.rows, order, start, stop)
-            jax.block_until_ready(totals)
-            self.seconds += time.perf_counter() - began
+        size = chunk_length(self.settings, self.dataset.visible, at.samples)
+        for start in range(at.position, self.per_epoch, size):
+            end = min(start + size, self.per_epoch)
+            while not self._chunk(order, start, end):
+                self._cut(place)
+            at.epoch, at.position = (epoch + 1, 0) if end == self.per_epoch else (epoch, end)
             if watch is not None:
-                loss = float(totals.value) / max(int(totals.taken), 1)
-                watch.advanced(epoch * self.per_epoch + stop, self.total, loss)
-        return totals
+                loss = float(self.totals.value) / max(int(self.totals.taken), 1)
+                watch.advanced(epoch * self.per_epoch + end, self.total, loss)
+            self._heed(place, stop)
+
+    def _chunk(self, order: jax.Array, start: int, end: int) -> bool:
+        """Take the steps of a chunk, and keep them if they are sound."""
+        at, began = self.progress, time.perf_counter()
+        state, totals = self.advance(self.key_steps, self.state, self.totals, self.rows, order, start, end)
+        jax.block_until_ready(totals)
+        at.seconds += time.perf_counter() - began
+        found = course(self.totals, totals)
+        if not is_sound(found, at.lowest + at.jump):
+            why = complaint(found, at.lowest)
+            _log.warning(
+                "the chunk after step %d of epoch %d is not taken: %s", self.steps, at.epoch + 1, why
+            )
+            return False
+        self.state, self.totals, at.lowest = state, totals, min(at.lowest, found.mean)
+        return True
+
+    def _cut(self, place: Path) -> None:
+        """Go on from the state before a chunk that was not sound, with a smaller step; or give up."""
+        at = self.progress
+        at.divergences += 1
+        rate = self.settings.optimizer.learning_rate * CUT**at.divergences
+        if at.divergences >= FAILURES:
+            self._save(place)
+            raise Diverged(
+                f"the training of {place} diverged {at.divergences} times, although the learning rate was "
+                f"cut to {rate / CUT:.3g}; its last good state, of step {self.steps}, is saved: "
+                "train anew with a lower --learning-rate or, for a natural method, a higher --damping"
+            )
+        _log.warning("going on from step %d with the learning rate %.3g", self.steps, rate)
+        self.algorithm = self._method()
+        self.advance = self._compile()
 
     def _compile(self) -> Callable[..., Any]:
-        """The chunk of steps, compiled ahead so that its time is known apart."""
+        """The chunk of steps, compiled ahead so that its time is known apart.
+
+        Nothing is donated to it: the state before a chunk is what a diverged one goes back to.
+        """
         coding = registry.CODINGS[self.settings.model.coding]
-        function = jax.jit(
-            chunk(self.algorithm, self.settings.training.batch_size, coding), donate_argnums=(1, 2)
-        )
+        function = jax.jit(chunk(self.algorithm, self.settings.training.batch_size, coding))
         order = batches.permutation(self.key_order, 0, len(self.rows.values))
-        self.totals = shapes(self.algorithm, self.key_steps, self.state, self.batch)
         began = time.perf_counter()
         compiled = function.lower(
             self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1
@@ -128,57 +196,95 @@ class Session:
 
     def solvers(self) -> dict[str, list[str]] | None:
         """The solver that every layer gets, for the reader; None for a plain method."""
-        _, info = jax.eval_shape(self.algorithm.step, self.key_steps, self.state, self.batch)
+        _, info = jax.eval_shape(self.algorithm.step, self.key_steps, self.shape, self.batch)
         if not isinstance(info.evidence, Evidence):
             return None
         return solver_names(info.evidence.fisher, registry.choice(self.settings))
 
-    def _grow(self, samples: int) -> Callable[..., Any]:
+    def _grow(self, samples: int) -> None:
         """Go on with another number of samples: the same model, a step compiled anew."""
-        objective = self.settings.objective.model_copy(update={"samples": samples})
-        self.algorithm = registry.algorithm(
-            self.settings.model_copy(update={"objective": objective}), self.total
-        )
+        self.progress.samples = samples
+        self.algorithm = self._method()
         fresh = jax.jit(self._initial)()
         self.state = self.state._replace(objective=fresh.objective, direction=fresh.direction)
-        return self._compile()
+        self.advance = self._compile()
 
     @property
     def model(self) -> Any:
         """The model to be judged: the average of late ones, if one is kept."""
         return self.state.average if self.settings.evaluation.average else self.state.model
 
-    def _nothing(self) -> Totals:
-        return tree.zeros(self.totals)
+    @property
+    def steps(self) -> int:
+        """The steps that are done."""
+        return int(self.state.steps)
 
-    def _record(self, place: Path, watch: Watcher | None, *, epoch: int, totals: Totals | None) -> None:
-        row: dict[str, Any] = {"epoch": epoch, "step": int(self.state.steps)}
-        row["seconds"] = round(self.seconds, 3)
-        row |= {"train_loss": None} if totals is None else totals.means()
-        row |= self.monitor.measure(self.model)
+    def _nothing(self) -> Totals:
+        return tree.zeros(self.sums)
+
+    def _due(self) -> bool:
+        """Whether the state as it is wants a row: at the beginning, at the end, and every so many epochs."""
+        at, ends = self.progress, self.settings.training.epochs
+        return at.position == 0 and at.recorded != at.epoch and (at.epoch >= ends or self._is_regular())
+
+    def _is_regular(self) -> bool:
+        """Whether a longer training would evaluate at this epoch too."""
+        return self.progress.epoch % self.settings.evaluation.every == 0
+
+    def _record(self, place: Path, watch: Watcher | None) -> None:
+        at = self.progress
+        if not self._is_regular():
+            self._save(place)  # where a longer training will want to go on from
+        row: dict[str, Any] = {"epoch": at.epoch, "step": self.steps, "seconds": round(at.seconds, 3)}
+        row |= self.totals.means() if at.rows else {"train_loss": None}
+        row |= {"divergences": at.divergences} | self.monitor.measure(self.model)
         self._judge(row["valid_loss"])
-        folder.append(place, row)
+        with folder.writing(place):
+            folder.append(place, row)
         gallery.keep(place, row["step"], self.model)
-        summary = self._summary(place, row)
-        notes = {"visible": self.dataset.visible, "image_shape": self.dataset.image_shape, "summary": summary}
-        best = jax.tree.map(jnp.copy, self.best) if self.settings.evaluation.patience else ()
-        states.save(place, row["step"], Saved(self.state, best), notes)
+        at.rows, at.recorded = at.rows + 1, at.epoch
+        self.totals, self.summary = self._nothing(), self._named(place) | summary(row)
+        self._save(place)
         if watch is not None:
             watch.evaluated(row)
 
-    def _judge(self, loss: float) -> None:
-        if self.best is None or loss < self.best_loss:
-            self.best, self.best_loss, self.stale = jax.tree.map(jnp.copy, self.model), loss, 0
-        else:
-            self.stale += 1
-
-    def _patience_lost(self) -> bool:
-        return 0 < self.settings.evaluation.patience <= self.stale
-
-    def _summary(self, place: Path, row: dict[str, Any]) -> dict[str, Any]:
-        """What a reader wants to know at the end, from the last row."""
+    def _named(self, place: Path) -> dict[str, Any]:
         named = {"run": str(place), "method": self.settings.method, "data": self.dataset.name}
-        counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
-        apart = {"epoch", "step", "seconds"}
-        measured = {key: value for key, value in row.items() if key not in apart and "." not in key}
-        return named | counted | {"compile_seconds": round(self.compile_seconds, 3)} | measured
+        return named | {"compile_seconds": round(self.compile_seconds, 3)}
+
+    def _judge(self, loss: float) -> None:
+        """Keep the best model for early stopping; the first loss is what later ones are measured by."""
+        at, loss = self.progress, loss if math.isfinite(loss) else math.inf
+        if at.rows == 0:
+            at.lowest, at.jump = loss, max(loss, self.dataset.visible * math.log(2))
+        if at.rows == 0 or loss < at.best:
+            self.best, at.best, at.stale = self.model if self.settings.evaluation.patience else (), loss, 0
+        else:
+            at.stale += 1
+
+    def _heed(self, place: Path, stop: Stop | None) -> None:
+        """Save if that is due; if a signal came, save and stop."""
+        asked = stop is not None and stop.number is not None
+        if asked or time.monotonic() - self.saved >= self.settings.training.save_seconds:
+            self._save(place)
+        if stop is not None and stop.number is not None:
+            raise Interrupted(
+                f"interrupted and saved at step {self.steps} of {self.total}; "
+                f"continue with `natgrad resume {shlex.quote(str(place))}`",
+                stop.number,
+            )
+
+    def _save(self, place: Path) -> None:
+        at = self.progress
+        notes = Notes(
+            visible=self.dataset.visible,
+            image_shape=self.dataset.image_shape,
+            summary=self.summary,
+            checksums=self.dataset.split["checksums"],
+            progress=at,
+        )
+        unevaluated = at.position == 0 and at.recorded != at.epoch
+        arrays = Saved(self.state, self.totals, self.best)
+        with folder.writing(place):
+            states.save(place, self.steps, arrays, notes.model_dump(), unevaluated=unevaluated)
+        self.saved = time.monotonic()

@@ -6,12 +6,12 @@ from typing import Any
 
 import jax
 
-from natgrad import config, generator, registry
-from natgrad.data import load as load_data
+from natgrad import config, generator, interrupts, registry, start
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_samples
-from natgrad.records import environment, folder
+from natgrad.records import environment, folder, lock
 from natgrad.records import state as states
+from natgrad.records.notes import Notes
 from natgrad.session import Session, Watcher
 from natgrad.trained import Trained
 
@@ -38,7 +38,8 @@ def train(
     """Train a model and write its run folder.
 
     Settings go by their short names (`data`, `method`, `layers`, `epochs`, ...) or their dotted
-    ones (`**{"objective.baseline": False}`), over those of a TOML file.
+    ones (`**{"objective.baseline": False}`), over those of a TOML file. An interrupt is raised after
+    the state has been saved: `resume` goes on from there.
 
     Example:
         run = natgrad.train(data="digits", method="rws", layers=(64, 16), epochs=50)
@@ -48,28 +49,58 @@ def train(
 
 
 def run_config(
-    settings: config.Config, *, out: str | Path | None = None, watch: Watcher | None = None
+    settings: config.Config,
+    *,
+    out: str | Path | None = None,
+    watch: Watcher | None = None,
+    final: bool = False,
 ) -> Run:
-    """Train by a complete config. Nothing is written before the data have been read and found good."""
+    """Train by a complete config. Nothing is written before the data have been read and found good.
+
+    With `final` a second signal ends the process, whatever it is doing: for command lines.
+    """
     folder.check(out)
     _choose_device(settings.training.device)
-    settings = _anchored(settings)
-    dataset = load_data(
-        settings.data.name,
-        binarize=settings.data.binarize,
-        split_seed=settings.data.split_seed,
-        image_shape=settings.data.image_shape,
-    )
-    session = Session.begin(settings, dataset)
-    place = folder.create(out, settings)
-    facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
-    facts["solvers"] = session.solvers()
-    folder.write(place / "environment.json", folder.json_line(facts) + "\n")
-    try:
-        session.go(place, watch)
-    except BaseException:
-        folder.discard_unrecorded(place)
-        raise
+    session = start.fresh(settings)
+    place = folder.create(out, session.settings)
+    with lock.held(place):
+        try:
+            return _go(session, place, watch, final=final)
+        except BaseException:
+            folder.discard_unrecorded(place)
+            raise
+
+
+def resume(run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None) -> Run:
+    """Go on with a training as if it had never stopped; `epochs` is its new total.
+
+    Schedules keep the length they had: where a learning rate or a damping has fallen to its end, it stays
+    there for the additional epochs. A run that is finished is returned as it is.
+
+    Example:
+        run = natgrad.resume("runs/digits-rws-1", epochs=100)
+    """
+    return resume_run(run, epochs=epochs, watch=watch)
+
+
+def resume_run(
+    run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None, final: bool = False
+) -> Run:
+    """`resume`; with `final` a second signal ends the process, whatever it is doing."""
+    place, settings = folder.open_run(run)
+    _choose_device(settings.training.device)
+    with lock.held(place):
+        session = start.saved(place, epochs)
+        return load(place) if session is None else _go(session, place, watch, final=final)
+
+
+def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) -> Run:
+    """Train a session to its end in a folder that is ours."""
+    with folder.writing(place):
+        if not (place / "environment.json").exists():
+            folder.write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
+    with interrupts.noted(final=final) as stop:
+        session.go(place, watch, stop)
     run = load(place)
     save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), run.image_shape)
     return run
@@ -78,12 +109,19 @@ def run_config(
 def load(run: str | Path) -> Run:
     """A run from its folder, with the model of its newest good state."""
     place, settings = folder.open_run(run)
-    _, notes = states.load(place, ())
-    template = jax.eval_shape(lambda: registry.model(generator.key(0), settings.model, notes["visible"]))
-    found, _ = states.load(place, _place_of_model(settings, template))
+    stored = states.newest(place, Notes.read)
+    notes: Notes = stored.notes
+    template = jax.eval_shape(lambda: registry.model(generator.key(0), settings.model, notes.visible))
+    found = stored.fill(_place_of_model(settings, template))
     model = Trained(jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0])
-    shape = tuple(notes["image_shape"]) if notes["image_shape"] else None
-    return Run(place, settings, model, list(folder.trace(place)), notes["summary"], shape)
+    return Run(place, settings, model, list(folder.trace(place)), notes.summary, notes.image_shape)
+
+
+def _facts(session: Session) -> dict[str, Any]:
+    """What a run ran on."""
+    dataset = session.dataset
+    facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
+    return facts | {"solvers": session.solvers()}
 
 
 def _place_of_model(settings: config.Config, template: Any) -> Any:
@@ -91,14 +129,6 @@ def _place_of_model(settings: config.Config, template: Any) -> Any:
     if settings.evaluation.patience:
         return {"best": template}
     return {"state": {"average" if settings.evaluation.average else "model": template}}
-
-
-def _anchored(settings: config.Config) -> config.Config:
-    """A user's own file by its full path, so that the run can be evaluated from anywhere."""
-    if not Path(settings.data.name).is_file():
-        return settings
-    whole = settings.data.model_copy(update={"name": str(Path(settings.data.name).resolve())})
-    return settings.model_copy(update={"data": whole})
 
 
 def _choose_device(name: str) -> None:

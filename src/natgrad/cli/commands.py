@@ -53,7 +53,7 @@ def train(
 
     events = (out or fresh(settings)) if tensorboard else None
     with Progress(epochs=settings.training.epochs, quiet=quiet) as bar, watching(bar, events) as watch:
-        run = run_config(settings, out=events or out, watch=watch)
+        run = run_config(settings, out=events or out, watch=watch, final=True)
     return _print(run.summary, json=json, title=f"trained {run.folder}")
 
 
@@ -88,27 +88,6 @@ def evaluate(
         json=json,
         title=str(run),
     )
-
-
-def sample(
-    run: Path, *, number: Number = 64, seed: Number = 0, out: Path | None = None, json: Json = False
-) -> None:
-    """Draw from a run's model: a PNG grid of pixel means and of binary samples.
-
-    Parameters
-    ----------
-    run
-        A run folder.
-    number
-        How many.
-    seed
-        Decides the samples.
-    out
-        The picture; by default samples.png in the run folder.
-    """
-    from natgrad.measure import sample_run
-
-    return _print(sample_run(run, number=number, seed=seed, out=out), json=json, title=str(run))
 
 
 def fisher(

@@ -5,6 +5,7 @@ a signal; 1 anything else. Everything heavy is imported inside the commands.
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import natgrad
-from natgrad.cli import commands, report, runs
+from natgrad.cli import commands, report, resume, runs, sample, sweep
 from natgrad.cli.dotted import take_dotted
 from natgrad.errors import InputError
 
@@ -26,8 +27,10 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.command(commands.train)
+app.command(resume.resume)
 app.command(commands.evaluate)
-app.command(commands.sample)
+app.command(sample.sample)
+app.command(sweep.sweep)
 app.command(commands.fisher)
 app.command(report.report)
 app.command(runs.runs)
@@ -62,9 +65,9 @@ def _guarded(action: Callable[[], None], *, json: bool) -> int:
     except InputError as error:
         _complain(str(error), json=json)
         return 2
-    except KeyboardInterrupt:
-        _complain("interrupted", json=json)
-        return 130
+    except KeyboardInterrupt as error:
+        _complain(str(error) or "interrupted", json=json)
+        return 128 + getattr(error, "signal", signal.SIGINT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:

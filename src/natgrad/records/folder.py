@@ -2,7 +2,10 @@
 
 config.toml        complete and resolved         trace.jsonl    one row per evaluation
 environment.json   versions, machine, data       state/         parameters and everything else, atomically
-samples.png        what the model dreams
+samples.png        what the model dreams         gallery/       its dreams through training
+
+Whatever is replaced is replaced whole: written to a temporary name, forced to the disk, renamed. Only
+the trace grows in place; rows that a kill left behind its saved state are cut off on resuming.
 """
 
 import json
@@ -10,11 +13,15 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from natgrad import config
 from natgrad.errors import InputError
+
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # never through a link to somebody else's file
+MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
 def check(out: str | Path | None) -> None:
@@ -59,32 +66,68 @@ def open_run(folder: str | Path) -> tuple[Path, config.Config]:
     return path, config.resolve({}, path / "config.toml")
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all: to a temporary name, then renamed."""
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """What a disk or a permission refuses, as one sentence: what was saved before is still there."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write to the run {folder}: {error.strerror or error}; what was saved before is kept: "
+            f"make room or allow writing, then `natgrad resume {folder}`"
+        ) from error
+
+
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file whole or not at all: to a temporary name, forced to the disk, then renamed."""
+    raw = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    temporary.unlink(missing_ok=True)
+    try:
+        _put(temporary, NEW, raw)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    _settle(path.parent)
 
 
 def append(folder: Path, row: Mapping[str, Any]) -> None:
     """Add a row to the trace."""
-    with (folder / "trace.jsonl").open("a", encoding="utf-8") as stream:
-        stream.write(json_line(row) + "\n")
+    _put(folder / "trace.jsonl", MORE, (json_line(row) + "\n").encode())
 
 
 def trace(folder: Path) -> Iterator[dict[str, Any]]:
     """The rows of the trace; a last line cut off by a kill is left out."""
+    path, damaged = folder / "trace.jsonl", 0
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            if damaged:
+                break
+            row = _row(line)
+            if row is None:
+                damaged = number
+            else:
+                yield row
+        else:
+            return
+    raise InputError(f"line {damaged} of {path} is damaged; remove that line")
+
+
+def cut(folder: Path, rows: int) -> None:
+    """Leave the first rows of the trace and nothing after them."""
     path = folder / "trace.jsonl"
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield json.loads(line)
-        except ValueError:
-            if number < len(lines):
-                raise InputError(f"line {number} of {path} is damaged; remove that line") from None
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    if len(lines) < rows or any(_row(line) is None or not line.endswith(b"\n") for line in lines[:rows]):
+        raise InputError(
+            f"{path} has fewer good rows than the {rows} that the saved state counts; "
+            "restore it from a copy, or train again"
+        )
+    if len(lines) > rows:
+        write(path, b"".join(lines[:rows]))
 
 
 def json_line(value: Any) -> str:
@@ -100,6 +143,31 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _put(path: Path, flags: int, raw: bytes) -> None:
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as stream:
+        stream.write(raw)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _settle(folder: Path) -> None:
+    """Force a rename to the disk, where the system lets a folder be opened."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def fresh(settings: config.Config) -> Path:

@@ -1,13 +1,18 @@
 """Saved states: arrays as safetensors, and a manifest with their checksum, written atomically.
 
-The manifest is renamed into place last: a state without one does not exist. The last two are kept.
-Arrays are named by their place in the state, for example `model.generation.0.weight`.
+The manifest is renamed into place last: a state without one does not exist. The last two are kept, and
+the newest good one is read. Arrays are named by their place in the state, for example
+`state.model.generation.0.weight`. A state at the end of an epoch whose evaluation is still to come is
+called `<step>-unevaluated`, so that the one after it replaces nothing.
 """
 
 import hashlib
 import json
+import logging
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -17,34 +22,63 @@ from natgrad.records.folder import json_line, write
 
 T = TypeVar("T")
 KEPT = 2
+FORMATS = (1, 2)  # 1: natgrad 0.1.0, which had no seal
+LONGEST = 1 << 22  # bytes of a manifest, and of a header of arrays: ours have thousands
+_NAME = re.compile(r"(\d{10,18})(-unevaluated)?")
+_log = logging.getLogger(__name__)
 
 
-def save(folder: Path, step: int, state: Any, notes: dict[str, Any]) -> None:
+class Stored(NamedTuple):
+    """A good state on disk: its notes, as read, and its arrays, opened."""
+
+    folder: Path
+    step: int
+    notes: Any
+    arrays: Any
+
+    def fill(self, template: T) -> T:
+        """Its arrays in the template's structure; arrays that the template does not name are left alone."""
+        return _fill(template, self.arrays, self.folder)
+
+
+def save(folder: Path, step: int, state: Any, notes: dict[str, Any], *, unevaluated: bool = False) -> None:
     """Save a state of a run at a step, with notes that are not arrays."""
     from safetensors.numpy import save as serialise
 
     place = folder / "state"
     place.mkdir(exist_ok=True)
     blob = serialise({name: np.asarray(array, order="C") for name, array in named(state).items()})
-    stem = f"{step:010d}"
-    temporary = place / f".{stem}.tmp"
-    temporary.write_bytes(blob)
-    temporary.replace(place / f"{stem}.safetensors")
-    manifest = {"format": 1, "step": step, "sha256": hashlib.sha256(blob).hexdigest(), "notes": notes}
-    write(place / f"{stem}.json", json_line(manifest))
-    for old in sorted(place.glob("*.json"))[:-KEPT]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    arrays = place / f"{step:010d}{'-unevaluated' if unevaluated else ''}.safetensors"
+    write(arrays, blob)
+    sealed = {"format": FORMATS[-1], "step": step, "sha256": hashlib.sha256(blob).hexdigest(), "notes": notes}
+    manifest = arrays.with_suffix(".json")
+    write(manifest, json_line(sealed | {"seal": _seal(json.loads(json_line(sealed)))}))
+    _prune(place, manifest)
 
 
 def load(folder: Path, template: T) -> tuple[T, dict[str, Any]]:
     """The newest good state of a run, in the template's structure, and its notes."""
-    for manifest in sorted((folder / "state").glob("*.json"), reverse=True):
-        found = _read(manifest)
-        if found is not None:
-            arrays, notes = found
-            return _fill(template, arrays, folder), notes
+    found = newest(folder)
+    return found.fill(template), found.notes
+
+
+def newest(folder: Path, read: Callable[[Any], Any] = lambda notes: notes) -> Stored:
+    """The newest good state whose notes `read` takes (it returns None for others)."""
+    for manifest in manifests(folder):
+        found = _open(manifest)
+        if found is None:
+            _log.warning(
+                "the state %s of %s is damaged and is passed over for an older one", manifest.stem, folder
+            )
+        elif (notes := read(found[0])) is not None:
+            return Stored(folder, _age(manifest)[0], notes, found[1])
     raise InputError(f"{folder} holds no readable state; train it again, or restore its state/ folder")
+
+
+def manifests(folder: Path) -> list[Path]:
+    """The manifests of a run's states, newest first."""
+    found = [path for path in (folder / "state").glob("*.json") if _NAME.fullmatch(path.stem)]
+    return sorted(found, key=_age, reverse=True)
 
 
 def named(state: Any) -> dict[str, np.ndarray]:
@@ -53,39 +87,80 @@ def named(state: Any) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
 
 
-def _read(manifest: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as parse
+def _age(manifest: Path) -> tuple[int, bool]:
+    step, _, before = manifest.stem.partition("-")
+    return int(step), not before
 
+
+def _prune(place: Path, latest: Path) -> None:
+    """Keep the state just saved and the one before; newer ones are of a training that was taken back."""
+    ordered = manifests(place.parent)
+    rank = ordered.index(latest)
+    for old in (*ordered[:rank], *ordered[rank + KEPT :]):
+        old.unlink(missing_ok=True)
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def _seal(content: dict[str, Any]) -> str:
+    """The checksum of a manifest's own contents."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _open(manifest: Path) -> tuple[Any, Any] | None:
+    """A manifest's notes and its arrays, opened but not read; None where either is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    path = manifest.with_suffix(".safetensors")
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-        blob = manifest.with_suffix(".safetensors").read_bytes()
-        if hashlib.sha256(blob).hexdigest() != content["sha256"]:
-            return None
-        return parse(blob), content["notes"]
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
+        content = _contents(manifest)
+        with path.open("rb") as stream:
+            if int.from_bytes(stream.read(8), "little") > LONGEST:
+                return None
+            stream.seek(0)
+            if hashlib.file_digest(stream, "sha256").hexdigest() != content["sha256"]:
+                return None
+        return content["notes"], safe_open(path, "np")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
 
 
-def _fill(template: T, arrays: dict[str, np.ndarray], folder: Path) -> T:
-    expected = {
-        name: (leaf.shape, np.dtype(leaf.dtype))
-        for name, leaf in zip(_names(template), jax.tree.leaves(template), strict=True)
-    }
-    got = {name: (array.shape, array.dtype) for name, array in arrays.items() if name in expected}
-    if {name: shape for name, (shape, _) in got.items()} != {
-        name: shape for name, (shape, _) in expected.items()
-    }:
+def _contents(manifest: Path) -> dict[str, Any]:
+    if manifest.stat().st_size > LONGEST:
+        raise ValueError("too long for a manifest")
+    content = json.loads(manifest.read_bytes())
+    if content["format"] not in FORMATS:
+        raise ValueError("another format")
+    if content["format"] > 1 and content.pop("seal") != _seal(content):
+        raise ValueError("another seal")
+    return content
+
+
+def _fill(template: T, arrays: Any, folder: Path) -> T:
+    """Shapes are compared before anything is read: nothing is believed because a file says so."""
+    leaves, names = jax.tree.leaves(template), _names(template)
+    present = set(arrays.keys())
+    found = []
+    for name, leaf in zip(names, leaves, strict=True):
+        if name not in present or tuple(arrays.get_slice(name).get_shape()) != tuple(leaf.shape):
+            raise InputError(
+                f"the state in {folder} does not fit its config.toml; restore the config that wrote it"
+            )
+        found.append(_array(arrays, name, np.dtype(leaf.dtype), folder))
+    return jax.tree.unflatten(jax.tree.structure(template), found)
+
+
+def _array(arrays: Any, name: str, expected: np.dtype, folder: Path) -> Any:
+    try:
+        array = arrays.get_tensor(name)
+        got = str(array.dtype)
+    except TypeError:  # a type that numpy does not have
+        array, got = None, arrays.get_slice(name).get_dtype()
+    if got != str(expected):
         raise InputError(
-            f"the state in {folder} does not fit its config.toml; restore the config that wrote it"
-        )
-    if wrong := [name for name in expected if got[name] != expected[name]]:
-        raise InputError(
-            f"the state in {folder} holds {got[wrong[0]][1]} where {expected[wrong[0]][1]} is used now; "
+            f"the state in {folder} holds {got} where {expected} is used now; "
             "set JAX_ENABLE_X64 as it was in training"
         )
-    ordered = [jax.numpy.asarray(arrays[name]) for name in expected]
-    return jax.tree.unflatten(jax.tree.structure(template), ordered)
+    return jax.numpy.asarray(array)
 
 
 def _names(template: Any) -> list[str]:

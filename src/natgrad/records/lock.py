@@ -1,0 +1,39 @@
+"""One process writes a run at a time.
+
+The lock is the operating system's, on an open file: it ends with the process, however that ends.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from natgrad.errors import InputError
+from natgrad.records.folder import writing
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a run for writing, or refuse if another process does."""
+    with writing(folder):
+        (folder / "state").mkdir(exist_ok=True)
+        handle = os.open(folder / "state" / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        _take(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"another process is training {folder}; wait for it, or stop it, and resume then"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot lock {folder} ({error.strerror}); put the run on a disk that knows file locks"
+        ) from None

@@ -1,0 +1,208 @@
+"""Divergence: what runs away is taken back, tried with smaller steps, and given up with a verdict."""
+
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad import registry
+from natgrad.chunk import Course, Totals, course, is_sound
+from natgrad.core import NON_FINITE, Info
+from natgrad.errors import Diverged
+from natgrad.records import state as states
+
+SETTINGS = {
+    "method": "rws",
+    "layers": (2,),
+    "epochs": 4,
+    "batch_size": 8,
+    "samples": 3,
+    "evaluation.every": 2,
+    "evaluation.test_samples": 5,
+    "training.chunk": 2,
+    "training.save_seconds": 0,
+    "seed": 5,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory):
+    """A folder for this module; runs with the same learning rate share their programs."""
+    made = tmp_path_factory.mktemp("divergence")
+    options = {
+        "jax_compilation_cache_dir": str(made / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    yield made
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module")
+def data(place):
+    path = place / "own.npy"
+    np.save(path, np.random.default_rng(0).random((50, 2, 3)))
+    return str(path)
+
+
+def trapped(monkeypatch, loss, above, first=7):
+    """From step `first` on, a learning rate above a bound gives steps with such a loss, or none at all."""
+    honest = registry.algorithm
+
+    def algorithm(settings, steps):
+        true = honest(settings, steps)
+        if settings.optimizer.learning_rate <= above:
+            return true
+
+        def step(key, state, batch):
+            after, info = true.step(key, state, batch)
+            return spoil(state, after, info, loss, state.steps >= first)
+
+        return true._replace(step=step)
+
+    monkeypatch.setattr(registry, "algorithm", algorithm)
+
+
+def spoil(state, after, info: Info, loss, bad):
+    value = jnp.where(bad, loss, info.value).astype(info.value.dtype)
+    if math.isfinite(loss):
+        ruined = jax.tree.map(lambda leaf: jnp.where(bad, 9.0, leaf), after.model)
+        return after._replace(model=ruined), info._replace(value=value)
+    kept = state._replace(steps=state.steps + 1)
+    after = jax.tree.map(lambda no, yes: jnp.where(bad, no, yes), kept, after)
+    return after, info._replace(value=value, result=jnp.where(bad, NON_FINITE, info.result))
+
+
+def rows(run):
+    return [json.loads(line) for line in (run / "trace.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "loss", [1e6, pytest.param(math.nan, marks=pytest.mark.slow)], ids=["absurd", "not finite"]
+)
+def test_a_chunk_that_runs_away_is_done_again_with_smaller_steps(tmp_path, data, monkeypatch, caplog, loss):
+    """The rate 0.4 is a trap from step 7 on, and so is 0.1, but not 0.025."""
+    trapped(monkeypatch, loss, above=0.05)
+    run = natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **SETTINGS)
+    assert [row["divergences"] for row in run.trace] == [0, 2, 2]
+    assert run.trace[-1]["steps_refused"] == 0
+    assert run.trace[-1]["valid_loss"] < 10
+    assert run.summary["divergences"] == 2
+    if math.isnan(loss):
+        assert "the chunk after step 7 of epoch 2 is not taken: 100% of its steps were refused" in caplog.text
+    else:
+        assert "the chunk after step 7 of epoch 2 is not taken: its loss rose to 1e+06, from" in caplog.text
+    assert "going on from step 7 with the learning rate 0.1\n" in caplog.text
+    assert "going on from step 7 with the learning rate 0.025\n" in caplog.text
+
+
+@pytest.mark.slow
+def test_what_follows_a_divergence_is_a_training_with_that_rate(tmp_path, data, monkeypatch):
+    """From the state before the trap on, the same as if the rate had been cut there by hand."""
+    trapped(monkeypatch, 1e6, above=0.2, first=0)
+    fallen = natgrad.train(data=data, out=tmp_path / "fallen", learning_rate=0.4, **SETTINGS)
+    monkeypatch.undo()
+    careful = natgrad.train(data=data, out=tmp_path / "careful", learning_rate=0.1, **SETTINGS)
+    assert fallen.trace[-1]["divergences"] == 1
+    for one, two in zip(
+        jax.tree.leaves(fallen.model.parameters), jax.tree.leaves(careful.model.parameters), strict=True
+    ):
+        np.testing.assert_array_equal(one, two)
+
+
+class Stopped(BaseException):
+    """A kill."""
+
+
+class Kill:
+    """A watcher that ends the training after so many chunks, without a save."""
+
+    def __init__(self, chunks):
+        self.left = chunks
+
+    def advanced(self, steps, total, loss):
+        self.left -= 1
+        if self.left == 0:
+            raise Stopped
+
+    def evaluated(self, row):
+        pass
+
+
+@pytest.mark.parametrize("chunks", [pytest.param(4, marks=pytest.mark.slow), 7])
+def test_resuming_remembers_the_cut(tmp_path, data, monkeypatch, chunks):
+    """Killed just before the trap, and after it."""
+    trapped(monkeypatch, 1e6, above=0.05)
+    settings = SETTINGS | {"learning_rate": 0.4}
+    whole = natgrad.train(data=data, out=tmp_path / "whole", **settings)
+    with pytest.raises(Stopped):
+        natgrad.train(data=data, out=tmp_path / "cut", watch=Kill(chunks), **settings)
+    again = natgrad.resume(tmp_path / "cut")
+    timeless = lambda run: [  # noqa: E731
+        {k: v for k, v in row.items() if not k.endswith("seconds")} for row in rows(run.folder)
+    ]
+    assert timeless(again) == timeless(whole)
+    newest = [states.manifests(run.folder)[0].with_suffix(".safetensors") for run in (whole, again)]
+    assert newest[0].read_bytes() == newest[1].read_bytes()
+    assert again.trace[-1]["divergences"] == 2
+
+
+@pytest.mark.slow
+def test_a_training_that_nothing_helps_is_given_up_with_its_last_good_state(tmp_path, data, monkeypatch):
+    trapped(monkeypatch, math.nan, above=0)
+    with pytest.raises(
+        Diverged,
+        match=r"the training of .* diverged 5 times, although the learning rate was cut to 0.00156; its last "
+        r"good state, of step 7, is saved: train anew with a lower --learning-rate or, .* a higher --damping",
+    ):
+        natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **SETTINGS)
+    assert states.manifests(tmp_path / "run")[0].stem == "0000000007"
+    assert natgrad.load(tmp_path / "run").trace[-1]["epoch"] == 0
+    with pytest.raises(Diverged, match="diverged 6 times"):
+        natgrad.resume(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_rate_near_overflow_takes_no_step(tmp_path, data, capsys):
+    """No trap: the true refusal of steps that are not finite, and the verdict on the command line."""
+    from natgrad.cli.main import main
+
+    flags = "--method rws --layers 2 --batch-size 8 --samples 3 --epochs 2 --learning-rate 1e300 --json"
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--data", data, "--out", str(tmp_path / "run"), *flags.split()])
+    assert stop.value.code == 2
+    verdict = json.loads(capsys.readouterr().out)["error"]
+    assert "diverged 5 times, although the learning rate was cut to 3.91e+297; its last good state" in verdict
+    assert "of step 0, is saved: train anew with a lower --learning-rate" in verdict
+    assert natgrad.load(tmp_path / "run").trace[-1]["step"] == 0
+
+
+def totals(value, last, taken, failed):
+    return Totals(jnp.float32(value), jnp.float32(last), jnp.int32(taken), jnp.int32(failed), {}, {})
+
+
+def test_the_course_of_a_chunk():
+    assert course(totals(10, 1, 5, 1), totals(16, 2, 7, 2)) == Course(mean=3.0, last=2.0, refused=1 / 3)
+    assert course(totals(10, 1, 5, 1), totals(10, 1, 5, 3)) == Course(mean=math.inf, last=1.0, refused=1.0)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "sound"),
+    [
+        (Course(5.0, 5.0, 0.0), True),
+        (Course(10.0, 10.0, 0.49), True),
+        (Course(10.1, 5.0, 0.0), False),
+        (Course(5.0, 10.1, 0.0), False),
+        (Course(5.0, 5.0, 0.5), False),
+        (Course(math.nan, 5.0, 0.0), False),
+    ],
+)
+def test_soundness(chunk, sound):
+    assert is_sound(chunk, 10.0) is sound

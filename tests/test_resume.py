@@ -1,0 +1,514 @@
+"""Resuming: a training that was stopped anywhere ends with the bits of one that never was."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad import config
+from natgrad.errors import InputError
+from natgrad.interrupts import Interrupted, noted
+from natgrad.limits import OPERATIONS, chunk_length
+from natgrad.records import folder, lock
+from natgrad.records import state as states
+
+SETTINGS = {
+    "method": "rws",
+    "layers": (2,),
+    "epochs": 5,
+    "batch_size": 8,
+    "samples": 3,
+    "evaluation.every": 2,
+    "evaluation.test_samples": 5,
+    "training.chunk": 2,
+    "training.save_seconds": 0,
+    "seed": 5,
+}
+PLAIN = {"evaluation.average": 0.8, "evaluation.patience": 9, "objective.growth": ((2, 4),)} | {
+    "optimizer": "adam",
+    "optimizer.schedule": "exponential",
+}
+EARLY = {"learning_rate": 3.0, "epochs": 12, "evaluation.every": 1, "evaluation.patience": 3}
+CASES = {
+    "nothing special": {},
+    "plain method, every option": PLAIN,
+    "frozen metric": {"method": "nrws", "refresh": 4, "optimizer": "momentum"},
+}
+SLOW = {
+    "early stopping": EARLY,
+    "averaged weights": {"evaluation.average": 0.8, "evaluation.patience": 9, "evaluation.every": 1},
+    "growing samples": {"objective.growth": ((1, 2), (3, 4))},
+    "adam, cosine": {"optimizer": "adam", "optimizer.schedule": "cosine"},
+    "adaptive, sleeps": {"method": "nrws", "metric.adaptive": True, "objective.sleeps": 2},
+    "growing, frozen": {"objective.growth": ((1, 2), (3, 4)), "method": "nrws", "refresh": 3},
+    "deep, damping falls": {"method": "nrws", "layers": (3, 2), "metric.final_damping": 0.02},
+    "natural method, every option": PLAIN
+    | {
+        "method": "nrws",
+        "metric.momentum": 0.5,
+        "metric.kl_radius": 0.1,
+        "metric.average": 0.5,
+        "refresh": 2,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder for the runs of this module; runs that differ only in numbers share their programs."""
+    made = tmp_path_factory.mktemp("resume")
+    options = {
+        "jax_compilation_cache_dir": str(made / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_numpy_dtype_promotion": "standard",  # optax's Adam and its schedules want it
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    yield made
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+@pytest.fixture(scope="module")
+def data(place):
+    """Forty training rows, so an epoch is five batches: chunks of 2, 2 and 1 steps."""
+    np.save(place / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
+    return str(place / "own.npy")
+
+
+@pytest.fixture(scope="module")
+def whole(place, data):
+    """The uninterrupted run of some settings, trained once."""
+    found = {}
+
+    def train(**settings):
+        name = f"whole-{len(found)}"
+        key = repr(sorted(settings.items()))
+        if key not in found:
+            found[key] = natgrad.train(data=data, out=place / name, **SETTINGS | settings)
+        return found[key]
+
+    return train
+
+
+class After:
+    """A watcher that does something after so many chunks."""
+
+    def __init__(self, chunks, action):
+        self.left, self.action = chunks, action
+
+    def advanced(self, steps, total, loss):
+        self.left -= 1
+        if self.left == 0:
+            self.action()
+
+    def evaluated(self, row):
+        pass
+
+
+class Killed(BaseException):
+    """What stands for a kill: nothing is saved when it comes."""
+
+
+def die():
+    raise Killed
+
+
+def press(number=signal.SIGINT):
+    return lambda: os.kill(os.getpid(), number)
+
+
+def stopped(out, data, chunks, action=die, **settings):
+    """A run that was ended after so many chunks."""
+    with pytest.raises(Killed if action is die else Interrupted):
+        natgrad.train(data=data, out=out, watch=After(chunks, action), **SETTINGS | settings)
+    return out
+
+
+def timeless(run):
+    lines = (run / "trace.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
+
+
+def arrays(run):
+    newest = states.manifests(run)[0].with_suffix(".safetensors")
+    return newest.name, newest.read_bytes()
+
+
+def same(run, other):
+    """The same trace, the same bits in every array of the last state, the same model."""
+    assert timeless(run) == timeless(other)
+    assert arrays(run) == arrays(other)
+    models = [jax.tree.leaves(natgrad.load(each).model.parameters) for each in (run, other)]
+    for one, two in zip(*models, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)])
+def test_a_stopped_training_goes_on_bit_for_bit(tmp_path, data, whole, case):
+    """Stopped twice: in the middle of an epoch, by a signal, and at the end of one, by a kill."""
+    settings = (CASES | SLOW)[case]
+    run = stopped(tmp_path / "run", data, 4, press(), **settings)
+    assert natgrad.load(run).trace[-1]["epoch"] <= 1
+    with pytest.raises(Killed):
+        natgrad.resume(run, watch=After(5, die))
+    finished = natgrad.resume(run)
+    expected = whole(**settings)
+    same(run, expected.folder)
+    assert timeless(run) == [
+        {k: v for k, v in row.items() if not k.endswith("seconds")} for row in finished.trace
+    ]
+    assert finished.summary["steps"] == expected.summary["steps"]
+
+
+@pytest.mark.parametrize("chunks", [3, 14])
+def test_rows_after_the_saved_state_are_cut(tmp_path, data, whole, chunks):
+    """Saved at evaluations only: up to two epochs of work are lost, and done again."""
+    rare = {"training.save_seconds": 1e9}
+    run = stopped(tmp_path / "run", data, chunks, **rare)
+    rows = len(timeless(run))
+    assert len(states.manifests(run)) == min(2, rows)
+    with (run / "trace.jsonl").open("a") as stream:
+        stream.write('{"epoch": 77}\n{"epo')
+    natgrad.resume(run)
+    assert timeless(run) == timeless(whole(**rare).folder)
+    assert arrays(run) == arrays(whole(**rare).folder)
+
+
+def test_saving_changes_no_number(whole):
+    often, rare = whole(), whole(**{"training.save_seconds": 1e9})
+    assert timeless(often.folder) == timeless(rare.folder)
+    assert arrays(often.folder) == arrays(rare.folder)
+
+
+@pytest.mark.parametrize(
+    "case", [{}, pytest.param(SLOW["averaged weights"], marks=pytest.mark.slow)], ids=["plain", "averaged"]
+)
+def test_more_epochs_are_those_of_a_longer_training(tmp_path, data, whole, case):
+    """The shorter one ends with an evaluation that the longer one does not make: its row goes."""
+    longer = case | {"epochs": 7, "evaluation.every": 3}
+    natgrad.train(data=data, out=tmp_path / "run", **SETTINGS | longer | {"epochs": 5})
+    assert [row["epoch"] for row in timeless(tmp_path / "run")] == [0, 3, 5]
+    natgrad.resume(tmp_path / "run", epochs=7)
+    assert [row["epoch"] for row in timeless(tmp_path / "run")] == [0, 3, 6, 7]
+    same(tmp_path / "run", whole(**longer).folder)
+    assert config.read(tmp_path / "run" / "config.toml") == config.read(
+        whole(**longer).folder / "config.toml"
+    )
+
+
+def test_an_extension_that_was_killed_goes_on(tmp_path, data, whole):
+    run = tmp_path / "run"
+    natgrad.train(data=data, out=run, **SETTINGS | {"epochs": 3})
+    with pytest.raises(Killed):
+        natgrad.resume(run, epochs=5, watch=After(1, die))
+    natgrad.resume(run)
+    same(run, whole().folder)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"optimizer.schedule": "linear"}, pytest.param(SLOW["deep, damping falls"], marks=pytest.mark.slow)],
+    ids=["rate", "damping"],
+)
+def test_schedules_keep_their_length(tmp_path, data, whole, case):
+    """What the longer training equals is one whose schedules were told their length: the config says it."""
+    run = tmp_path / "run"
+    natgrad.train(data=data, out=run, **SETTINGS | case | {"epochs": 3})
+    found = natgrad.resume(run, epochs=5)
+    assert found.config.optimizer.decay_steps == 15
+    same(run, whole(**case, **{"optimizer.decay_steps": 15}).folder)
+    assert natgrad.resume(run, epochs=6).config.optimizer.decay_steps == 15
+
+
+def test_fewer_epochs_than_planned(tmp_path, data, whole):
+    run = stopped(tmp_path / "run", data, 5)
+    with pytest.raises(
+        InputError, match=r"epochs: expected at least the 2 that .* has begun, got 1; give more"
+    ):
+        natgrad.resume(run, epochs=1)
+    natgrad.resume(run, epochs=3)
+    same(run, whole(epochs=3).folder)
+
+
+def test_a_finished_run_says_so_and_stays_as_it_is(whole, caplog):
+    run = whole()
+    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    again = natgrad.resume(run.folder)
+    assert "is finished after 5 epochs: nothing to do; give more --epochs" in caplog.text
+    assert again.summary == run.summary
+    assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_training_that_stopped_early_is_finished(whole, caplog):
+    run = whole(**EARLY)
+    assert len(run.trace) < 13
+    natgrad.resume(run.folder, epochs=100)
+    assert "stopped early at epoch" in caplog.text
+    assert config.read(run.folder / "config.toml")["training"]["epochs"] == 12
+
+
+def test_a_run_killed_before_its_first_state_begins_again(tmp_path, data, whole):
+    run = stopped(tmp_path / "run", data, 1)
+    shutil.rmtree(run / "state")
+    natgrad.resume(run)
+    same(run, whole().folder)
+
+
+def test_a_run_whose_states_were_lost_later_is_not_begun_again(tmp_path, data):
+    run = stopped(tmp_path / "run", data, 8)
+    shutil.rmtree(run / "state")
+    trace = (run / "trace.jsonl").read_text()
+    with pytest.raises(InputError, match="holds no readable state; train it again, or restore"):
+        natgrad.resume(run)
+    assert (run / "trace.jsonl").read_text() == trace
+
+
+def flip(path):
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 4
+    path.write_bytes(bytes(raw))
+
+
+@pytest.mark.parametrize(
+    ("kind", "harm"),
+    [("json", flip), ("safetensors", lambda path: os.truncate(path, 100))],
+    ids=["flipped", "truncated"],
+)
+def test_a_damaged_state_gives_way_to_the_one_before(tmp_path, data, whole, kind, harm, caplog):
+    run = stopped(tmp_path / "run", data, 4)
+    newest, _ = states.manifests(run)
+    harm(newest.with_suffix(f".{kind}"))
+    natgrad.resume(run)
+    assert f"the state {newest.stem} of {run} is damaged and is passed over for an older one" in caplog.text
+    same(run, whole().folder)
+
+
+def test_damaged_states_are_all_left_alone(tmp_path, data):
+    run = stopped(tmp_path / "run", data, 4)
+    for manifest in states.manifests(run):
+        flip(manifest)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match="holds no readable state"):
+        natgrad.resume(run)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_trace_that_lost_rows_is_said(tmp_path, data):
+    run = stopped(tmp_path / "run", data, 8)
+    (run / "trace.jsonl").write_text("")
+    with pytest.raises(InputError, match=r"fewer good rows than the 2 that the saved state counts; restore"):
+        natgrad.resume(run)
+
+
+def test_other_data_are_said(tmp_path, data):
+    shutil.copy(data, tmp_path / "own.npy")
+    run = stopped(tmp_path / "run", str(tmp_path / "own.npy"), 4)
+    np.save(tmp_path / "own.npy", np.random.default_rng(1).random((50, 2, 3)))
+    with pytest.raises(InputError, match=r"are no longer those that .* was trained on; restore them"):
+        natgrad.resume(run)
+
+
+def test_a_state_of_the_first_release_is_said(tmp_path, data):
+    run = stopped(tmp_path / "run", data, 1)
+    for manifest in states.manifests(run):
+        content = json.loads(manifest.read_text())
+        content = {**content, "format": 1, "notes": {**content["notes"], "progress": None}}
+        manifest.write_text(json.dumps(content))
+    assert natgrad.load(run).summary["epochs"] == 0
+    with pytest.raises(InputError, match=r"written by natgrad 0.1.0 and is too small to go on from; train"):
+        natgrad.resume(run)
+
+
+def full(*args):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("call", ["fsync", pytest.param("replace", marks=pytest.mark.slow), "write"])
+def test_a_full_disk_is_said_and_costs_nothing(tmp_path, data, whole, monkeypatch, call):
+    """The disk fills up in the middle of training; what was saved stays, and goes on when there is room."""
+    run = tmp_path / "run"
+
+    def fill():
+        if call == "fsync":
+            monkeypatch.setattr(folder.os, "fsync", full)
+        elif call == "replace":
+            monkeypatch.setattr(folder.Path, "replace", full)
+        else:
+            monkeypatch.setattr(folder, "_put", half_written)
+
+    def half_written(path, flags, raw):
+        with path.open("ab") as stream:
+            stream.write(raw[: len(raw) // 2])
+        full()
+
+    with pytest.raises(
+        InputError,
+        match=r"cannot write to the run .*: No space left on device; what was saved before is kept",
+    ):
+        natgrad.train(data=data, out=run, watch=After(5, fill), **SETTINGS)
+    monkeypatch.undo()
+    assert not list(run.rglob("*.tmp"))
+    assert natgrad.load(run).summary["epochs"] == 0
+    natgrad.resume(run)
+    same(run, whole().folder)
+
+
+def test_a_folder_that_may_not_be_written_is_said(tmp_path, data, monkeypatch):
+    run = stopped(tmp_path / "run", data, 1)
+
+    def refuse(path, flags, mode=0o777):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(lock.os, "open", refuse)
+    with pytest.raises(InputError, match=r"cannot write to the run .*: Permission denied; .* allow writing"):
+        natgrad.resume(run)
+
+
+def test_one_process_at_a_time(tmp_path, data):
+    run = stopped(tmp_path / "run", data, 1)
+    code = (
+        "import sys; from pathlib import Path; from natgrad.records import lock\n"
+        "with lock.held(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    other = subprocess.Popen([sys.executable, "-c", code, str(run)], **pipes)
+    try:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(InputError, match=r"another process is training .*; wait for it, or stop it"):
+            natgrad.resume(run)
+        assert natgrad.load(run).trace
+    finally:
+        other.kill()
+        other.communicate()
+    with lock.held(run):  # a killed process leaves no lock
+        pass
+
+
+def test_disks_without_locks_are_said(tmp_path, monkeypatch):
+    def refuse(handle, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    with (
+        pytest.raises(InputError, match=r"cannot lock .* \(No locks available\); put the run on a disk"),
+        lock.held(tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_after_the_chunk_and_says_how_to_go_on(tmp_path, data, number):
+    run = tmp_path / "a run"
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(KeyboardInterrupt) as stop:
+        natgrad.train(data=data, out=run, watch=After(2, press(number)), **SETTINGS)
+    assert str(stop.value) == (
+        f"interrupted and saved at step 4 of 25; continue with `natgrad resume '{run}'`"
+    )
+    assert stop.value.signal == number
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert states.manifests(run)[0].stem == "0000000004"
+
+
+def test_a_second_signal_is_not_noted():
+    with noted() as stop:
+        press()()
+        assert stop.number == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            press()()
+    with noted(final=True) as stop:
+        press(signal.SIGTERM)()
+        assert stop.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_train_without_signals(tmp_path, data, whole):
+    done = []
+    thread = threading.Thread(
+        target=lambda: done.append(natgrad.train(data=data, out=tmp_path / "run", **SETTINGS))
+    )
+    thread.start()
+    thread.join()
+    same(tmp_path / "run", whole().folder)
+
+
+def test_chunks_of_heavy_steps_are_short():
+    settings = config.resolve({"layers": (200, 100)})
+    assert chunk_length(settings, 64, 10) == OPERATIONS // (
+        8 * (65 * 200 + 201 * 64 + 201 * 100 + 101 * 200) * 320
+    )
+    assert chunk_length(config.resolve({"layers": (3,)}), 6, 3) == 500
+    assert chunk_length(config.resolve({"layers": (10**6, 10**6)}), 6, 3) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"epochs": 10**9}, r"expected at most 2147483647 steps, got 5000000000; lower --epochs or"),
+        ({"optimizer.decay_steps": 10**10}, r"expected at most 2147483647 steps, got 10000000000; lower"),
+        ({"layers": (10**9, 10**9)}, r"the weights of this machine take .* GB, this computer has .*--layers"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_anything_is_made(tmp_path, data, settings, match):
+    with pytest.raises(InputError, match=match):
+        natgrad.train(data=data, out=tmp_path / "run", **SETTINGS | settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_line_resumes(tmp_path, data, whole, capsys):
+    from natgrad.cli.main import main
+
+    def call(*arguments):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            main([str(argument) for argument in arguments])
+        return exit_.value.code, *capsys.readouterr()
+
+    run = stopped(tmp_path / "run", data, 4)
+    code, out, err = call("resume", run, "--json")
+    assert (code, out.count("\n")) == (0, 1)
+    assert json.loads(out)["steps"] == 25
+    assert "epoch    4  train loss" in err
+    same(run, whole().folder)
+    code, out, _ = call("resume", run, "--epochs", "6", "--quiet")
+    assert (code, out.splitlines()[0]) == (0, f"trained {run}")
+    for arguments, sentence in {
+        ("resume", tmp_path): "is not a run folder (it has no config.toml)",
+        ("resume", run, "--epochs", "2"): "epochs: expected at least the 6 that",
+        ("resume", run, "--epochs", "x"): "expected a whole number, got 'x'",
+        (
+            "resume",
+            run,
+            "--optimizer.name",
+            "adam",
+        ): "resume takes no settings but --epochs, got optimizer.name",
+    }.items():
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        assert sentence in err
+
+
+def test_resuming_prints_the_signal_and_ends_with_its_code(tmp_path, data, capsys, monkeypatch):
+    from natgrad.cli import progress
+    from natgrad.cli.main import main
+
+    run = stopped(tmp_path / "run", data, 1)
+    monkeypatch.setattr(progress.Progress, "advanced", lambda *args: press(signal.SIGTERM)())
+    with pytest.raises(SystemExit) as stop:
+        main(["resume", str(run), "--json", "--quiet"])
+    assert stop.value.code == 143
+    sentence = json.loads(capsys.readouterr().out)["error"]
+    assert sentence == f"interrupted and saved at step 2 of 25; continue with `natgrad resume {run}`"
