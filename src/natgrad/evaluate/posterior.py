@@ -4,9 +4,9 @@
 
 with the weights of [nrws eq. 9].
 
-Every row uses the same uniform numbers: what is said of a row does not depend on the rows beside it,
-and is a fixed function of the row, as a feature should be. The price is that the sampling errors of
-different rows are correlated.
+Every row is treated alone and with the same uniform numbers: what is said of it does not depend on the
+rows beside it, to the last bit, and is a fixed function of the row, as a feature should be. The price is
+that the sampling errors of different rows are correlated.
 """
 
 from functools import partial
@@ -46,7 +46,7 @@ def posterior(
     """Posterior means of rows in the model's coding, within about `memory_mb` of memory."""
     total = visible.shape[1]
     room = int(memory_mb * 2**20 / (4 * 4 * sum(model.sizes) * samples))
-    size = max(1, min(room, total, PORTION))
+    size = max(1, min(room, 1 << (total - 1).bit_length(), PORTION))  # few sizes, few compilations
     parts = []
     for first in range(0, total, size):
         rows = visible[:, np.arange(first, first + size) % total]  # the last portion is filled up, then cut
@@ -64,4 +64,4 @@ def _portion(key: PRNGKeyArray, model: Helmholtz, visible: Array, *, samples: in
         means = bernoulli.probability(drawn.generation[0][:, :, 0]) @ weights
         return Posterior(hidden, means, jax.nn.logsumexp(log_weights) - jnp.log(samples))
 
-    return jax.vmap(one, in_axes=1)(visible)
+    return jax.lax.map(one, visible.T)
