@@ -77,6 +77,19 @@ def test_dotted_columns_become_groups_and_gaps_stay_gaps(tmp_path: Path) -> None
         assert watch is bar
 
 
+def test_a_disk_that_refuses_events_ends_them_and_not_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "run").write_text("in the way", "utf-8")
+    events = tensorboard.Events(tmp_path / "run")
+    for steps in (1, 2):
+        events.advanced(steps, 9, 1.5)
+    events.close()
+    assert [record.message for record in caplog.records] == [
+        f"no more event files in {tmp_path / 'run'}: File exists"
+    ]
+
+
 def test_without_the_package_the_flag_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
