@@ -258,4 +258,7 @@ def test_a_gallery_keeps_the_same_dreams_thinned_over_the_whole(tmp_path: Path) 
     assert first["samples"].max() == 1
     gallery.keep(tmp_path, 1, "no model with pictures")
     gallery.keep(tmp_path / "no folder", 1, model)  # pictures are no reason to stop
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "gallery").symlink_to(tmp_path / "gallery")
+    gallery.keep(tmp_path / "other", 1, model)  # nor to touch another folder
     assert 1 not in dict(gallery.pictures(tmp_path))

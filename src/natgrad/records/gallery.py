@@ -17,6 +17,7 @@ import numpy as np
 
 from natgrad import generator
 from natgrad.models.helmholtz import Helmholtz, dream
+from natgrad.records.folder import write
 
 PICTURES, KEPT = 25, 24
 LARGEST = 1 << 24  # bytes of a file that can be one of ours: nothing larger is opened
@@ -26,15 +27,13 @@ def keep(folder: Path, step: int, model: Any) -> None:
     """Keep the dreams of a model at a step; a model without pictures, or a disk without room, keeps none."""
     from safetensors.numpy import save
 
-    if not isinstance(model, Helmholtz):
+    place = folder / "gallery"
+    if not isinstance(model, Helmholtz) or place.is_symlink():  # never into somebody else's folder
         return
     drawn = {name: np.asarray(array) for name, array in _drawn(generator.key(0), model).items()}
     with suppress(OSError):
-        place = folder / "gallery"
         place.mkdir(exist_ok=True)
-        temporary = place / f".{step:010d}.tmp"
-        temporary.write_bytes(save(drawn))
-        temporary.replace(place / f"{step:010d}.safetensors")
+        write(place / f"{step:010d}.safetensors", save(drawn))
         _thin(place)
 
 
