@@ -5,12 +5,15 @@ The lock is the operating system's, on an open file: it ends with the process, h
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from natgrad.errors import InputError
 from natgrad.records.folder import writing
+
+TRIES = 5
 
 
 @contextmanager
@@ -28,11 +31,11 @@ def held(folder: Path) -> Iterator[None]:
 
 def _take(handle: int, folder: Path) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InputError(
-            f"another process is training {folder}; wait for it, or stop it, and resume then"
-        ) from None
+        for _ in range(TRIES):
+            with suppress(BlockingIOError):
+                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            time.sleep(0.1)  # someone may only be looking whether the run is locked
+        raise InputError(f"another process is training {folder}; wait for it, or stop it, and resume then")
     except OSError as error:
         raise InputError(
             f"cannot lock {folder} ({error.strerror}); put the run on a disk that knows file locks"

@@ -1,0 +1,121 @@
+"""SIGKILL at any moment: a training that was killed and resumed ends with the bits of one that was not."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from natgrad.records import state as states
+
+KILLS = 20
+EPOCHS, PER_EPOCH = 12, 5
+SETTINGS = {
+    "method": "nrws",
+    "layers": (2,),
+    "epochs": EPOCHS,
+    "batch_size": 8,
+    "samples": 3,
+    "refresh": 3,
+    "evaluation.every": 2,
+    "evaluation.patience": 50,
+    "evaluation.test_samples": 5,
+    "training.chunk": 2,
+    "training.save_seconds": 0,
+}
+
+# Importing JAX is what takes time: a process that has done so, but has not started it, forks for each run.
+LAUNCHER = """
+import json, os, sys
+import natgrad
+from natgrad import training
+for line in sys.stdin:
+    order = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        run = natgrad.train(**order) if "data" in order else natgrad.resume(order["out"])
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Start a training in a process of its own; returns its id and a function that waits for its status."""
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "xla")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER],
+        env=os.environ | quick | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def start(**order):
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.flush()
+        return int(process.stdout.readline()), lambda: int(process.stdout.readline())
+
+    yield start
+    process.kill()
+    process.communicate()
+
+
+def timeless(run):
+    rows = [json.loads(line) for line in (run / "trace.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
+
+
+def arrays(run):
+    newest = states.manifests(run)[0].with_suffix(".safetensors")
+    return newest.name, newest.read_bytes()
+
+
+def wait(run, step, seconds=60):
+    """Until a state of that step or a later one is there."""
+    end = time.monotonic() + seconds
+    while not any(int(path.stem[:10]) >= step for path in states.manifests(run)):
+        assert time.monotonic() < end, f"step {step} was not reached"
+        time.sleep(0.001)
+
+
+def seen(run):
+    """How far a run was when it was killed."""
+    found = states.manifests(run)
+    return int(found[0].stem[:10]) if found else -1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_twenty_kills(tmp_path, launch):
+    np.save(tmp_path / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
+    order = SETTINGS | {"data": str(tmp_path / "own.npy")}
+    _, status = launch(**order, out=str(tmp_path / "whole"))
+    assert status() == 0
+    assert len(timeless(tmp_path / "whole")) == EPOCHS // 2 + 1
+    draw, killed = random.Random(4), []
+    for number in range(KILLS):
+        run = tmp_path / f"run{number}"
+        process, status = launch(**order, out=str(run))
+        if number % 5 == 0:
+            while not (run / "config.toml").exists():
+                time.sleep(0.001)
+            time.sleep(draw.uniform(0, 1.0))  # while it compiles, or evaluates for the first time
+        else:
+            wait(run, draw.randrange(EPOCHS * PER_EPOCH - 10))
+            time.sleep(draw.uniform(0, 0.05))
+        os.kill(process, signal.SIGKILL)
+        assert status() == signal.SIGKILL
+        killed.append(seen(run))
+        process, status = launch(out=str(run))
+        assert status() == 0
+        assert timeless(run) == timeless(tmp_path / "whole")
+        assert arrays(run) == arrays(tmp_path / "whole")
+    assert len({step for step in killed if 0 < step < EPOCHS * PER_EPOCH}) >= 10, killed
