@@ -5,8 +5,9 @@
     python -m benchmarks.minimize speed
     python -m benchmarks.minimize table continuous.jsonl
 
-Needs the extra `opponents`. Every cell is one line of JSON, and cells already in --out are not run again. `--seconds`
-is the CPU share of a cell of the opponents that run in Python: the table says how many seeds it paid for.
+Needs the extra `opponents`. Every cell is one line of JSON, and cells already in --out are not run again.
+`--seconds` is the CPU share of a cell of the opponents that run in Python: the table says for how many seeds
+it was enough.
 """
 
 import argparse
@@ -111,34 +112,31 @@ def summary(row: dict) -> tuple[str, str, str]:
 
 def line(row: dict) -> str:
     middle, arrived, best = summary(row)
-    return f"{row['function']:12} {row['size']:4d} {row['solver']:13} {middle:>9} {arrived:>6} {best:>9} {row['cpu_seconds']:8.1f} s"
+    name = f"{row['function']:12} {row['size']:4d} {row['solver']:13}"
+    return f"{name} {middle:>9} {arrived:>6} {best:>9} {row['cpu_seconds']:8.1f} s"
 
 
 def table(path: Path) -> str:
-    """Markdown: a row per function and size, a column per solver: median evaluations (success), else best value."""
+    """Markdown: median evaluations to the target (runs that arrived), else the median best value."""
     rows = read(path)
     solvers = list(dict.fromkeys(row["solver"] for row in rows))
     found = {(row["function"], row["size"], row["solver"]): summary(row) for row in rows}
     lines = ["| function | n | " + " | ".join(solvers) + " |", "|---|---|" + "---|" * len(solvers)]
-    for name, size in sorted(
-        {(row["function"], row["size"]) for row in rows}, key=lambda pair: (pair[0], pair[1])
-    ):
-        cells = []
-        for solver in solvers:
-            middle, arrived, best = found.get((name, size, solver), ("", "", ""))
-            cells.append(
-                f"{middle} ({arrived})"
-                if middle not in ("-", "")
-                else f"best {best} ({arrived})"
-                if best
-                else ""
-            )
-        lines.append(f"| {name} | {size} | " + " | ".join(cells) + " |")
+    for name, size in sorted({(row["function"], row["size"]) for row in rows}):
+        texts = [_text(found.get((name, size, solver))) for solver in solvers]
+        lines.append(f"| {name} | {size} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
 
 
+def _text(cell: tuple[str, str, str] | None) -> str:
+    if cell is None:
+        return ""
+    middle, arrived, best = cell
+    return f"best {best} ({arrived})" if middle == "-" else f"{middle} ({arrived})"
+
+
 def speed(generations: int = 1000, size: int = 40) -> dict:
-    """Seconds of 1,000 generations in 40 dimensions: natgrad first (with compilation), natgrad again, pycma."""
+    """Seconds of 1,000 generations in 40 dimensions: natgrad with compilation, natgrad again, pycma."""
     import cma
 
     from natgrad.minimizing import minimize

@@ -10,9 +10,10 @@ _WHERE = {
     "load": "natgrad.training",
     "resume": "natgrad.training",
     "Run": "natgrad.training",
+    "minimize": "natgrad.minimizing",
     "InputError": "natgrad.errors",
 }
-__all__ = ["InputError", "Run", "load", "resume", "train"]
+__all__ = ["InputError", "Run", "load", "minimize", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

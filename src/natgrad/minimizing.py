@@ -7,7 +7,6 @@ only ingredients are points drawn from p and the values of f there.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -52,20 +51,20 @@ def minimize(
 ) -> Result:
     """The lowest value of a function within a budget of evaluations.
 
-    A function wrapped in `jax.jit` runs compiled, whole generations at a time; any other is called from Python.
+    A function wrapped in `jax.jit` runs compiled, many generations at a time; others are called from Python.
 
     Args:
         function: takes one point (an array) and returns a number; with `batched=True`, takes many points
             [point, variable] and returns as many numbers. NaN is allowed now and then, and counted.
         start: the number of variables, or the point where a continuous search begins.
-        family: gaussian, diagonal (independent continuous variables), bernoulli (variables -1 and +1), pairwise
-            (the same with interactions along `edges`), mixed (the first `binary` variables are binary).
+        family: gaussian, diagonal (independent continuous variables), bernoulli (variables -1 and +1),
+            pairwise (the same with interactions along `edges`), mixed (the first `binary` variables binary).
         budget: evaluations, by default 1,000 per variable.
         target: a value that is good enough.
         seed: decides everything that is random.
         watch: called with the search now and then.
-        **options: population, spread (standard deviations or a covariance at the start), bounds (low, high), restarts,
-            method, edges, zeros, binary, values, rate, raw, batched: see `natgrad.relax.plan.Plan`.
+        **options: population, spread (standard deviations or a covariance at the start), bounds (low, high),
+            restarts, method, edges, zeros, binary, values, rate, raw, batched: see `natgrad.relax.plan.Plan`.
 
     Example:
         >>> result = minimize(lambda x: float((x - 1) @ (x - 1)), 3, target=1e-6, seed=1)
@@ -90,7 +89,8 @@ def proceed(
     allowed = EVALUATIONS * search.base.size if budget is None else int(budget)
     if allowed < search.plan.points:
         raise InputError(
-            f"a budget of {allowed} evaluations does not pay for one generation of {search.plan.points}; raise it"
+            f"a budget of {allowed} evaluations does not pay for one generation of {search.plan.points}; "
+            "raise it"
         )
     is_jax = hasattr(function, "lower")  # what jax.jit returns has it
     advance = _compiled(function, batched, search) if is_jax else _called(function, batched)

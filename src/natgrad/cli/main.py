@@ -15,7 +15,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 import natgrad
-from natgrad.cli import commands, report, resume, runs, sample, sweep
+from natgrad.cli import commands, relax, report, resume, runs, sample, sweep
 from natgrad.cli.dotted import take_dotted
 from natgrad.errors import InputError
 
@@ -34,6 +34,7 @@ app.command(sweep.sweep)
 app.command(commands.fisher)
 app.command(report.report)
 app.command(runs.runs)
+app.command(relax.relax)
 data = App(name="data", help="List, fetch and check data sets.")
 data.command(commands.data_list, name="list")
 data.command(commands.data_get, name="get")

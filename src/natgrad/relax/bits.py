@@ -19,6 +19,7 @@ from natgrad.relax.strategy import Draws, Strategy
 
 Values = Float[Array, " point"]
 PATIENCE = 1.5  # how much longer than noise's a path must be before steps grow
+ROUNDING = 1e-9  # a step this short is what rounding leaves where all values are equal
 
 
 class Coins(NamedTuple):
@@ -77,7 +78,7 @@ def cga(size: int, *, steps: float) -> Strategy:
 
 
 def adaptive(population: int, size: int) -> Strategy:
-    """Steps of a Fisher length that grows while successive steps agree and shrinks while they are noise [asng]."""
+    """Steps of a Fisher length that grows while steps agree and shrinks while they are noise [asng]."""
     utilities = weights.logarithmic(population)
     limit = 1 - 2 / size
 
@@ -86,14 +87,14 @@ def adaptive(population: int, size: int) -> Strategy:
         tangent = weight @ draws.points - weight.sum() * coins.eta
         deviation = jnp.sqrt((1 - coins.eta) * (1 + coins.eta))
         fisher_length = jnp.linalg.norm(tangent / deviation)
-        unit = tangent / jnp.maximum(fisher_length, 1e-300)
+        unit = tangent / jnp.maximum(fisher_length, ROUNDING)
         decay = coins.length / np.sqrt(size)
         path = (1 - decay) * coins.path + jnp.sqrt(decay * (2 - decay)) * unit / deviation
         normal = (1 - decay) ** 2 * coins.normal + decay * (2 - decay)
         length = coins.length * jnp.exp(decay * ((path @ path) / PATIENCE - normal))
         eta = jnp.clip(coins.eta + coins.length * unit, -limit, limit)
         moved = Coins(eta, jnp.minimum(length, 1.0), path, normal)
-        return jax.tree.map(lambda new, old: jnp.where(fisher_length > 0, new, old), moved, coins)
+        return jax.tree.map(lambda new, old: jnp.where(fisher_length > ROUNDING, new, old), moved, coins)
 
     return _strategy(population, size, tell)
 

@@ -1,9 +1,9 @@
 """Gaussian strategies: points m + s A z with z standard normal, C = A A^T.
 
-In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at the current law is diagonal, so
-that the natural gradient is a weighted mean over the population: v = sum w z, M = sum w (z z^T - 1) [xnes].
-`adaptive` adds cumulation: a path of past steps sets the scale s and a direction of its own, with the constants
-of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorised [maes].
+In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at the current law is diagonal:
+the natural gradient is a weighted mean over the population, v = sum w z and M = sum w (z z^T - 1) [xnes].
+`adaptive` adds cumulation: a path of past steps sets the scale s and a direction of its own, with the
+constants of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorised [maes].
 """
 
 from collections.abc import Callable
@@ -92,7 +92,7 @@ def adaptive(population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] |
 def natural(
     population: int, cloud: Cloud, *, rate: float | None = None, assign: Assign | None = None
 ) -> Strategy:
-    """Exponential natural evolution strategies [xnes]: m + A v and A exp(rate M / 2), weights by rank or given."""
+    """Exponential natural evolution strategies [xnes]: m + A v and A exp(rate M / 2)."""
     size, whole = len(cloud.mean), cloud.factor.ndim == 2
     chosen = (9 + 3 * np.log(size)) / (5 * size * np.sqrt(size)) if rate is None else rate  # [xnes table 1]
     if rate is None and not whole:

@@ -1,9 +1,9 @@
 """A strategy over {-1, +1}^n with interactions: annealing along the natural gradient in theta.
 
-The natural gradient in theta is the least-squares fit of f by the statistics (slides: Cov(T, T)^-1 Cov(f, T)). Fits
-gather evidence over generations, with forgetting. Where f lies in the span of T the fit becomes exact, theta
-goes to -beta f, and the flow's limit is the global minimum [foga2015]. A step has a fixed Fisher length, which is
-a fixed number of standard deviations of the fitted f. Points are Gibbs chains that go on from step to step.
+The natural gradient in theta, Cov(T, T)^-1 Cov(f, T), is the least-squares fit of f by the statistics
+[slides]. Fits gather evidence over generations, with forgetting. Where f lies in the span of T the fit becomes
+exact, theta goes to -beta f, and the flow's limit is the global minimum [foga2015]. A step has a fixed Fisher
+length, a fixed number of standard deviations of the fitted f. Points are Gibbs chains that go on.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from natgrad.families.interactions import Interactions, gibbs
 from natgrad.relax.strategy import Draws, Strategy
 
 SWEEPS, LENGTH, KEEP = 4, 0.3, 0.97
-RIDGE = 1e-6
+RIDGE, ROUNDING = 1e-6, 1e-12
 Values = Float[Array, " point"]
 
 
@@ -53,7 +53,8 @@ def annealed(family: Interactions, population: int) -> Strategy:
         slopes = _fit(field)
         fitted = family.statistics(draws.points) @ slopes
         spread = jnp.std(fitted)
-        theta = field.theta - LENGTH / jnp.maximum(spread, 1e-12) * slopes * (spread > 1e-12)
+        moved = field.theta - LENGTH / jnp.maximum(spread, ROUNDING) * slopes
+        theta = jnp.where(spread > ROUNDING, moved, field.theta)
         left = 1 - jnp.abs(draws.points.mean(axis=0))
         return field._replace(theta=theta, chains=draws.points, width=left.max())
 
@@ -61,7 +62,7 @@ def annealed(family: Interactions, population: int) -> Strategy:
 
 
 def _gather(field: Field, statistics: Array, values: Values) -> Field:
-    """Add a generation to the sums, forgetting a little of the past; values that are no numbers are left out."""
+    """Add a generation to the sums, forgetting a little of the past; what is no number is left out."""
     good = jnp.isfinite(values)
     clean = jnp.where(good, values, 0.0)
     kept = statistics * good[:, None].astype(values.dtype)

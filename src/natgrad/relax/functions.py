@@ -19,7 +19,7 @@ Value = Float[Array, ""]
 
 
 class Problem(NamedTuple):
-    """A function, its family, where a search starts, and the pairs of variables that interact (None: unknown)."""
+    """A function, its family, where a search starts, and the pairs that interact (None: unknown)."""
 
     function: Callable[[Point], Value]
     family: str
@@ -75,7 +75,7 @@ def leadingones(x: Point) -> Value:
 
 
 def maxcut(size: int, seed: int = 0, degree: int = 3) -> Problem:
-    """Minus the weight of a cut of a random regular-like graph, + the total: sum over edges of (x_i x_j + 1) / 2."""
+    """How many edges of a random graph are not cut: the sum of (x_i x_j + 1) / 2."""
     edges = random_edges(size, degree * size // 2, seed)
     first, second = np.asarray(edges).T
 
@@ -93,7 +93,7 @@ def nk(size: int, seed: int = 0, neighbours: int = 1) -> Problem:
     pairs = {(min(i, j), max(i, j)) for row in places for i in row for j in row if i != j}
 
     def function(x: Point) -> Value:
-        rows = jnp.sum((x[places] > 0) * powers, axis=1)
+        rows = jnp.sum(jnp.where(x[places] > 0, powers, 0), axis=1)
         return -jnp.mean(jnp.asarray(table, x.dtype)[np.arange(size), rows])
 
     return Problem(function, "bernoulli", edges=tuple(sorted((int(i), int(j)) for i, j in pairs)))

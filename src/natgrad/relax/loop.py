@@ -1,8 +1,8 @@
 """Generations: what is kept from one to the next, when a search ends, and the compiled loop.
 
-A search has ended where the target is reached, the law has become a point, all points of many generations have
-the same value, or nothing better was found for long. Values that are not numbers are counted and rank last; a
-generation without a single number changes nothing.
+A search has ended where the target is reached, the law has become a point, all points of several generations
+have the same value, or nothing better was found for long. Values that are not numbers are counted and rank
+last; a generation without a single number changes nothing.
 """
 
 import functools
@@ -24,7 +24,7 @@ REASONS = {
     FLAT: "all points have the same value",
     STALE: "nothing better was found for a long time",
 }
-NARROWEST, FLATTEST, FLAT_GENERATIONS = 1e-13, 1e-12, 10  # the first two relative to the beginning
+NARROWEST, FLATTEST, ROUNDING, FLAT_GENERATIONS = 1e-13, 1e-11, 1e-15, 5
 COLUMNS = ("evaluations", "best", "generation_best", "generation_median", "width")
 
 
@@ -70,7 +70,7 @@ def reflect(points: Array, low: np.ndarray, high: np.ndarray) -> Array:
 
 
 def ask(plan: Plan, key: PRNGKeyArray, progress: Progress) -> tuple[Any, Float[Array, "point variable"]]:
-    """The population of the next generation, a pure function of key and generation, and as the function sees it."""
+    """The next population, a pure function of key and generation, and how the function sees it."""
     drawn = strategy(plan).ask(jax.random.fold_in(key, progress.generations), progress.state)
     return drawn, decode(plan, drawn.points)
 
@@ -90,7 +90,8 @@ def tell(
     top = jnp.max(jnp.where(jnp.isfinite(clean), clean, -jnp.inf))
     apart = jnp.where(jnp.isfinite(top), top - clean[best], 0.0)
     first = jnp.where(progress.range > 0, progress.range, apart)
-    level = (apart <= FLATTEST * first) & sound
+    least = jnp.maximum(FLATTEST * jnp.minimum(first, 1.0), ROUNDING * jnp.abs(clean[best]))
+    level = (apart <= least) & sound
     after = Progress(
         state,
         jnp.where(better, seen[best], progress.point),
@@ -116,7 +117,7 @@ def tell(
 def ended(plan: Plan, progress: Progress, target: Array) -> Int[Array, ""]:
     """The reason for which a search is over, or `RUNNING`."""
     narrow = strategy(plan).width(progress.state) <= NARROWEST * progress.width
-    patience = 100 + 100 * plan.size**1.5 / plan.points
+    patience = 100 + int(100 * plan.size**1.5 / plan.points)
     checks = [
         (progress.value <= target, TARGET),
         (narrow, NARROW),

@@ -1,6 +1,6 @@
-"""The settings of a search, checked once, and the strategy they stand for: the only place with names for methods.
+"""The settings of a search, checked once, and the strategy they name: the only place with names for methods.
 
-A plan is frozen and hashable: it is a static argument of the compiled loop, and a JSON object in a saved search.
+A plan is frozen and hashable: a static argument of the compiled loop, and a JSON object in a saved search.
 """
 
 import dataclasses
@@ -97,7 +97,7 @@ class Plan:
 
 
 def make(start: Any, family: str, options: Mapping[str, Any]) -> Plan:
-    """A checked plan from what a user gives: a start point or a number of variables, a family, options by name."""
+    """A checked plan from what a user gives: a start point or a number of variables, a family, options."""
     known = {field.name for field in dataclasses.fields(Plan)} - {"family", "size", "mean", "low", "high"}
     for name in options:
         if name not in known | {"bounds"}:
@@ -137,13 +137,14 @@ def check(plan: Plan) -> Plan:
         )
     if plan.family == "mixed" and not 0 < plan.binary < plan.size:
         raise InputError(
-            f"a mixed search needs binary variables and others, got {plan.binary} binary of {plan.size}; set binary"
+            f"a mixed search needs binary variables and others, got {plan.binary} binary of {plan.size}; "
+            "set binary"
         )
     if plan.population and plan.population < 2:
         raise InputError(f"a population has at least two points, got {plan.population}; raise it")
     if plan.edges is not None and (both := set(plan.edges) & set(plan.zeros)):
         raise InputError(
-            f"the pair {sorted(both)[0]} is both an edge and a zero of the precision; leave it out of one of them"
+            f"the pair {sorted(both)[0]} is both an edge and a zero of the precision; leave it out of one"
         )
     if plan.continuous:
         factor(plan)

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad.errors import InputError
-from natgrad.records import state as records
-from natgrad.relax import loop
+from natgrad.relax import loop, saved
 from natgrad.relax.plan import Plan, factor, from_json, make
 
 _ask = functools.partial(jax.jit, static_argnums=0)(loop.ask)
@@ -40,7 +39,7 @@ class Search:
     ) -> None:
         self.base = make(start, family, options)
         self.seed, self.target = seed, -np.inf if target is None else float(target)
-        self.restart, self.before = 0, 0
+        self.restart = 0
         self.history: list[np.ndarray] = []
         self._drawn: Any = None
         self._begin(None)
@@ -77,7 +76,7 @@ class Search:
 
     @property
     def finished(self) -> bool:
-        """Whether the target is reached or the last restart has ended; starts anew where restarts are left."""
+        """Whether the target is reached or the last restart has ended; begins anew if restarts are left."""
         reason = self.reason
         while reason not in (loop.RUNNING, loop.TARGET) and self.restart < self.base.restarts:
             self.restart += 1
@@ -127,33 +126,27 @@ class Search:
         self._refuse_nothing_but_nan()
 
     def save(self, folder: str | Path) -> None:
-        """Write the whole search: arrays as safetensors, the rest as JSON."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        """Write the whole search into a folder, as one file without pickle."""
         notes = {
             "plan": self.base.as_json(),
             "seed": self.seed,
             "target": None if self.target == -np.inf else self.target,
             "restart": self.restart,
-            "history": len(self.rows),
         }
-        content = {"progress": self.progress, "history": self.rows}
-        records.save(place, int(self.progress.generations), content, notes)
+        saved.write(Path(folder), {"progress": self.progress, "history": self.rows}, notes)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Search":
         """A saved search, which continues number by number."""
-        _, notes = records.load(Path(folder), {})  # an empty template: the notes alone
+        arrays, notes = saved.read(Path(folder))
         found = cls.__new__(cls)
         found.base, found.seed = from_json(notes["plan"]), notes["seed"]
         found.target = -np.inf if notes["target"] is None else notes["target"]
-        found.restart, found._drawn, found.history = notes["restart"], None, []
+        found.restart, found._drawn = notes["restart"], None
+        found.history = [arrays["history"]]
         found._begin(None)
         with jax.enable_x64(True):
-            length = notes["history"]
-            template = {"progress": found.progress, "history": np.zeros((length, len(loop.COLUMNS)))}
-            content, _ = records.load(Path(folder), template)
-        found.progress, found.history = content["progress"], [np.asarray(content["history"])]
+            found.progress = saved.fill(found.progress, arrays, "progress")
         return found
 
     @property

@@ -22,7 +22,7 @@ class Draws(NamedTuple):
 
 
 class Strategy(NamedTuple):
-    """A law over points that learns. `width` tells how far it is from one point; `centre` is its likeliest."""
+    """A law over points that learns. `width` tells how far it is from a point, `centre` is its likeliest."""
 
     population: int
     init: Callable[[], State]

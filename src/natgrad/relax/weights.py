@@ -14,7 +14,7 @@ Values = Float[Array, " point"]
 
 
 def shared(values: Values, weights: np.ndarray) -> Values:
-    """Each point's weight by its rank, the best first; ties share, and NaN is worse than everything [igo eq. 14]."""
+    """Each point's weight by its rank, the best first; ties share, and NaN is worse than all [igo eq. 14]."""
     clean = jnp.where(jnp.isnan(values), jnp.inf, values)
     ordered = jnp.sort(clean)
     below = jnp.searchsorted(ordered, clean, side="left")
@@ -24,7 +24,7 @@ def shared(values: Values, weights: np.ndarray) -> Values:
 
 
 def standardized(values: Values) -> Values:
-    """(mean - f) / (n sd): raw fitness with the mean as baseline, scaled to be free of units; NaN gets zero."""
+    """(mean - f) / (n sd): raw fitness with the mean as baseline, free of units; NaN gets zero."""
     good = jnp.isfinite(values)
     number = jnp.maximum(good.sum(), 1).astype(values.dtype)
     clean = jnp.where(good, values, 0.0)
@@ -53,7 +53,7 @@ def tournament(population: int) -> np.ndarray:
 
 
 def recombination(population: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Weights of the better half (sum one), of the worse half (sum minus one), effective parents [cmatutorial eq. 49-53]."""
+    """Weights of the better half and of the worse, effective parents [cmatutorial eq. 49-53]."""
     raw = np.log((population + 1) / 2) - np.log(np.arange(1, population + 1))
     positive, negative = np.maximum(raw, 0), np.minimum(raw, 0)
     positive /= positive.sum()

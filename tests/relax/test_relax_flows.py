@@ -1,0 +1,83 @@
+"""Flows end where theory says, are the same in every chart, and can be drawn; expressions are read."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from natgrad import flows
+from natgrad.errors import InputError
+from natgrad.families import chart, gaussian
+from natgrad.families.gaussian_charts import deviation_chart
+from natgrad.families.independence import Independence, probability_chart
+from natgrad.families.interactions import pairwise
+from natgrad.objectives.relaxation import enumerated, gaussian_expectation
+from natgrad.relax.expressions import parse
+
+TOY = parse("x1 + 2 x2 + 3 x1 x2")
+MEMBER = Independence(2)
+VALUE = enumerated(TOY, MEMBER)
+STARTS = jnp.array([[0.5, 0.2], [0.1, 0.6]])  # one in each basin of the natural flow
+
+
+def ends(found):
+    return np.stack([path.points[-1] for path in found])
+
+
+def test_natural_flows_end_at_vertices_and_are_the_same_curves_in_mu_and_theta():
+    mu, theta = probability_chart(MEMBER), chart.natural_chart(MEMBER)
+    there = flows.flow(flows.natural(VALUE, mu), STARTS, 3.0, frames=20)
+    np.testing.assert_allclose(ends(there), [[1, 0], [0, 1]], atol=1e-2)
+    starts = jnp.stack([mu.natural(point) for point in STARTS])
+    here = flows.flow(flows.natural(VALUE, theta), starts, 3.0, frames=20)
+    for left, right in zip(there, here, strict=True):
+        np.testing.assert_allclose(left.points, np.asarray(mu.coordinates(right.points)), atol=1e-4)
+
+
+def test_the_vanilla_flow_in_mu_leaves_the_square():
+    def inside(point):
+        return jnp.all((point > 0) & (point < 1))
+
+    found = flows.flow(flows.vanilla(VALUE, probability_chart(MEMBER)), STARTS, 3.0, frames=20, inside=inside)
+    assert all(path.left for path in found)
+
+
+def test_a_flow_over_a_family_that_spans_f_finds_the_global_minimum_from_the_other_basin():
+    member = pairwise(2)
+    field = flows.natural(enumerated(TOY, member), chart.natural_chart(member))
+    start = jnp.array([[-1.1, 0.4, 0.0]])  # independent, in the basin of the local minimum (-1, +1)
+    (path,) = flows.flow(field, start, 4.0, frames=10)
+    np.testing.assert_allclose(path.points[-1], start[0] - 4 * jnp.array([1.0, 2.0, 3.0]), rtol=1e-5)
+    points = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
+    chances = np.exp(np.asarray(member.statistics(jnp.asarray(points))) @ path.points[-1])
+    assert chances[1] / chances.sum() > 0.999
+
+
+def test_gaussian_flows_climb_to_the_maxima_and_their_basins_differ():
+    member = gaussian.diagonal(1)
+    used = deviation_chart(member)
+    value = gaussian_expectation(parse("6x + 8x^2 - x^3 - 2x^4"), member)
+    start = jnp.array([[-1.2, 1.0]])
+    (natural,) = flows.flow(flows.natural(value, used, sign=1.0), start, 200.0, frames=5)
+    (plain,) = flows.flow(flows.vanilla(value, used, sign=1.0), start, 5.0, frames=5)
+    assert abs(natural.points[-1, 0] - np.sqrt(2)) < 0.02
+    assert abs(plain.points[-1, 0] + np.sqrt(2)) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("x - 3x^2", {(0,): 1, (0, 0): -3}),
+        ("6*x + 8*x**2 - x^3 - 2 x^4", {(0,): 6, (0, 0): 8, (0, 0, 0): -1, (0, 0, 0, 0): -2}),
+        ("x1 + 2 x2 - 3 x1^2 - 2 x1 x2", {(0,): 1, (1,): 2, (0, 0): -3, (0, 1): -2}),
+        ("-1.5 + x2 x1", {(): -1.5, (0, 1): 1}),
+    ],
+)
+def test_expressions_are_read(text, terms):
+    found = parse(text)
+    assert dict(zip(found.terms, found.coefficients, strict=True)) == terms
+
+
+@pytest.mark.parametrize("text", ["", "y + 1", "x1 +", "x0", "x1 2 x2", "sin(x)"])
+def test_other_expressions_are_refused(text):
+    with pytest.raises(InputError, match="expected a polynomial"):
+        parse(text)
