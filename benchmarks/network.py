@@ -33,7 +33,7 @@ def problem(sizes: tuple[int, ...], rows: int):
 def measure(sizes: tuple[int, ...], rows: int, iterations: int, rounds: int) -> dict:
     task = Task(networks.perceptron(), outputs.softmax())
     layers, data = problem(sizes, rows)
-    never = lambda progress: jnp.asarray(False)
+    never = lambda progress: jnp.asarray(False)  # noqa: E731
     method = presets.truncated(task, Parts(solve=conjugate_gradient(iterations, stop=never)))
     key, batch = jax.random.key(1), Labelled(data)
     state = method.init(key, layers, batch)
@@ -90,7 +90,7 @@ def summary(times: dict) -> dict:
 
 def memory(task: Task, layers: networks.Perceptron, data: Rows) -> dict:
     """Temporary memory of one product in chunks of 64 rows, in units of the parameters."""
-    one = lambda p, v, x: fisher(chunk=64)(jax.random.key(0), task, p, Rows(x)).mv(v)
+    one = lambda p, v, x: fisher(chunk=64)(jax.random.key(0), task, p, Rows(x)).mv(v)  # noqa: E731
     compiled = jax.jit(one).lower(layers, layers, data.inputs).compile()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(layers))
     return {"product_memory_over_parameters": compiled.memory_analysis().temp_size_in_bytes / size}

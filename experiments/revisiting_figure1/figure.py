@@ -1,4 +1,4 @@
-"""Error surface with the four paths, and the divergence around four points of the natural one; from config.jsonl only."""
+"""The error surface with four paths, and divergences around four points of one; from config.jsonl only."""
 
 import json
 import tomllib
@@ -58,9 +58,13 @@ def contours(axes, paths: dict, place: tuple[int, int], data: tuple[np.ndarray, 
     at, steps = paths["natural", start][step], proposals(paths, place)
     reach = 1.3 * max(np.abs(steps[name]).max() for name in ("natural", "gradient", "covariance"))
     b, w = np.meshgrid(*[np.linspace(-reach, reach, 80)] * 2)
-    axes.contour(b, w, np.sqrt(divergence(at, at[0] + b, at[1] + w, *data)), 15, cmap="Reds_r", linewidths=0.6)
+    axes.contour(
+        b, w, np.sqrt(divergence(at, at[0] + b, at[1] + w, *data)), 15, cmap="Reds_r", linewidths=0.6
+    )
     for name, move in steps.items():
-        axes.annotate("", move, (0, 0), arrowprops={"arrowstyle": "->", "color": COLOURS[name]}, annotation_clip=True)
+        axes.annotate(
+            "", move, (0, 0), arrowprops={"arrowstyle": "->", "color": COLOURS[name]}, annotation_clip=True
+        )
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="change of b", ylabel="change of w")
 
 
@@ -83,14 +87,22 @@ def table(rows: list[dict], forms: dict, x: np.ndarray) -> str:
         first, last = (", ".join(f"{v:.2f}" for v in found[i]) for i in (0, -1))
         value = error(*found[-1], x, forms[row["form"]]["sign"])
         lines.append(f"| {row['form']} | {row['method']} | {first} | {last} | {value:.4f} |")
-    lines += ["", "Steps proposed at the four points of the natural path (length; angle to the gradient step in degrees):", ""]
+    lines += [
+        "",
+        "Steps at the four points of the natural path (length; angle to the gradient's in degrees):",
+        "",
+    ]
     lines += ["| form | point | " + " | ".join(COLOURS) + " |", "|---|---|" + "---|" * len(COLOURS)]
     for row in rows:
         if "steps" in row:
             moves = {name: np.array(move) for name, move in row["steps"].items()}
             cells = [f"{np.linalg.norm(m):.3f}; {turned(m, moves['gradient']):.0f}" for m in moves.values()]
             lines.append(f"| {row['form']} | [{row['point']}] | " + " | ".join(cells) + " |")
-    lines += ["", "Grid points (of 625) where the natural step is shorter than the gradient's and Newton's longer:", ""]
+    lines += [
+        "",
+        "Grid points where the natural step is shorter than the gradient's and Newton's longer:",
+        "",
+    ]
     lines += ["| form | scale of the inputs | points |", "|---|---|---|"]
     lines += [f"| {row['form']} | {row['scale']} | {row['shorter']} |" for row in rows if "shorter" in row]
     return "\n".join(lines) + "\n"

@@ -4,6 +4,7 @@ python -m experiments.revisiting_figure1.run          writes config.jsonl (secon
 python -m experiments.revisiting_figure1.figure       reads it, writes figure.png, brackets.png and table.md
 """
 
+import functools
 import json
 import tomllib
 from pathlib import Path
@@ -57,7 +58,7 @@ def path(algorithm, start: list[float], rows: Rows, steps: int) -> np.ndarray:
 
 
 def shorter(task: Task, methods: dict, rows: Rows, side: int) -> int:
-    """At how many points of a grid over [-6, 6]^2 the natural step is shorter than the gradient's, and Newton's longer."""
+    """Grid points in [-6, 6]^2 where the natural step is shorter than the gradient's, Newton's longer."""
     batch, key = Labelled(rows), jax.random.key(0)
 
     def length(algorithm, start):
@@ -66,7 +67,7 @@ def shorter(task: Task, methods: dict, rows: Rows, side: int) -> int:
 
     places = jnp.stack(jnp.meshgrid(*[jnp.linspace(-6, 6, side)] * 2), axis=-1).reshape(-1, 2)
     found = {
-        name: jax.jit(jax.vmap(lambda start, m=method(task, methods[name]): length(m, start)))(places)
+        name: jax.jit(jax.vmap(functools.partial(length, method(task, methods[name]))))(places)
         for name in ("natural", "gradient", "newton")
     }
     return int(((found["natural"] < found["gradient"]) & (found["gradient"] < found["newton"])).sum())
@@ -92,7 +93,10 @@ def main() -> None:
                         natural[number] = found
             for point, (number, step) in enumerate(POINTS, 1):
                 moves = {
-                    name: (path(method(task, settings), natural[number][step], Rows(x, x), 1)[1] - natural[number][step])
+                    name: (
+                        path(method(task, settings), natural[number][step], Rows(x, x), 1)[1]
+                        - natural[number][step]
+                    )
                     for name, settings in plan["method"].items()
                 }
                 steps = {name: np.round(move, 6).tolist() for name, move in moves.items()}

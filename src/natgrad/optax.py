@@ -22,7 +22,12 @@ from jaxtyping import Array
 from natgrad.core import Model
 from natgrad.errors import InputError
 from natgrad.metrics.curvature import Metric, fisher, gauss_newton, hessian, monte_carlo_fisher
-from natgrad.metrics.empirical import centred_covariance, squared_gradients, squared_sums, uncentred_covariance
+from natgrad.metrics.empirical import (
+    centred_covariance,
+    squared_gradients,
+    squared_sums,
+    uncentred_covariance,
+)
 from natgrad.models.outputs import Law, enumerated, linear, natural, sigmoid, softmax
 from natgrad.objectives.supervised import (
     Network,
@@ -143,10 +148,14 @@ def _with_state(step: Model, kept: Kept, evidence: Evidence) -> tuple[Model, Nat
     return step, NaturalState(kept, evidence)
 
 
-def _parts(damping: Damping | float, metric: Metric | None, solve: Solve | None, parts: Parts | None) -> Parts:
+def _parts(
+    damping: Damping | float, metric: Metric | None, solve: Solve | None, parts: Parts | None
+) -> Parts:
     if parts is not None:
         if metric is not None or solve is not None:
-            raise InputError("natural_gradient takes metric and solve as part of `parts` or apart, got both; give one")
+            raise InputError(
+                "natural_gradient takes metric and solve as part of `parts` or apart, got both; give one"
+            )
         return parts
     return Parts(
         metric=fisher() if metric is None else metric,
@@ -164,8 +173,12 @@ def _arguments(
         raise InputError(
             f"natural_gradient needs the {missing}; call update(gradients, state, parameters, inputs=...)"
         )
-    if jax.tree.structure(updates) != jax.tree.structure(params):
-        raise InputError("gradients and parameters must have the same structure; put no transformation that changes it before natural_gradient")
+    shapes: list[Any] = [jax.tree.structure(given) for given in (updates, params)]
+    if shapes[0] != shapes[1]:
+        raise InputError(
+            "gradients and parameters must have the same structure; "
+            "put no transformation that changes it before natural_gradient"
+        )
     check_parameters(params)
     rows = Rows(extra["inputs"], extra.get("targets"))
     outputs = check_outputs(task, params, rows)

@@ -34,7 +34,12 @@ METRICS = {
     "sampled": functools.partial(curvature.monte_carlo_fisher, 3),
 }
 CHUNKS = {"whole": None, "pieces": 2}  # two does not divide the five rows
-CASES = [(name, metric) for name in LAWS for metric in METRICS if name == "softmax" or metric in ("fisher", "gauss_newton")]
+CASES = [
+    (name, metric)
+    for name in LAWS
+    for metric in METRICS
+    if name == "softmax" or metric in ("fisher", "gauss_newton")
+]
 
 
 def close(found, expected):
@@ -90,7 +95,9 @@ def test_metrics_are_what_their_equations_say(name, metric, size):
 
 
 @pytest.mark.parametrize("size", CHUNKS)
-@pytest.mark.parametrize(("name", "metric"), [case for case in CASES if case[1] not in ("hessian", "gauss_newton")])
+@pytest.mark.parametrize(
+    ("name", "metric"), [case for case in CASES if case[1] not in ("hessian", "gauss_newton")]
+)
 def test_the_factor_squared_is_the_metric(name, metric, size):
     dense, squared = measured(name)[metric, size]
     close(squared, dense)
@@ -108,7 +115,10 @@ def test_a_law_of_ones_own_by_its_fisher():
     r = network(parameters, rows.inputs)
     j = jax.jit(lambda p: jacobian(lambda p: network(p, rows.inputs), p))(parameters)
     weight = np.stack([np.exp(-2 * r[..., 1]), np.full_like(r[..., 1], 2)], axis=-1)
-    close(matrix(curvature.fisher(chunk=2), task, parameters, rows), np.einsum("rod,rodp,rodq->pq", weight, j, j) / 5)
+    close(
+        matrix(curvature.fisher(chunk=2), task, parameters, rows),
+        np.einsum("rod,rodp,rodq->pq", weight, j, j) / 5,
+    )
 
 
 def test_a_law_of_ones_own_by_its_log_probability():
@@ -153,7 +163,9 @@ def test_the_metric_is_the_curvature_of_the_divergence(name):
     sizes = 2.0 ** -np.arange(4, 9)
     moved = jax.jit(jax.vmap(lambda s: task.network(unravel(flat + s * v), rows.inputs)))(sizes)
     old = np.asarray(task.network(parameters, rows.inputs))
-    remainder = [abs(divergence(name, old, new) - s**2 * length / 2) for s, new in zip(sizes, moved, strict=True)]
+    remainder = [
+        abs(divergence(name, old, new) - s**2 * length / 2) for s, new in zip(sizes, moved, strict=True)
+    ]
     slope = np.polyfit(np.log(sizes), np.log(remainder), 1)[0]
     assert 2.8 < slope < 3.2
 
@@ -162,7 +174,9 @@ def divergence(name, old, new):
     if name == "linear":
         return float(((old - new) ** 2).sum(1).mean() / (2 * 0.7**2))
     if name == "softmax":
-        return float((jax.nn.softmax(old) * (jax.nn.log_softmax(old) - jax.nn.log_softmax(new))).sum(1).mean())
+        return float(
+            (jax.nn.softmax(old) * (jax.nn.log_softmax(old) - jax.nn.log_softmax(new))).sum(1).mean()
+        )
     y, gap = jax.nn.sigmoid(old), jax.nn.softplus(new) - jax.nn.softplus(old)
     return float((y * (old - new) + gap).sum(1).mean())
 
@@ -173,9 +187,13 @@ def test_diagonals_exactly_and_by_random_signs():
     def everything(key):
         flat = lambda t: ravel_pytree(t)[0]  # noqa: E731
         operator = curvature.fisher()(key, task, parameters, rows)
-        return flat(empirical.squared_sums(2)(key, task, parameters, rows)), curvature.mean_diagonal(key, operator, parameters)
+        return flat(empirical.squared_sums(2)(key, task, parameters, rows)), curvature.mean_diagonal(
+            key, operator, parameters
+        )
 
-    exact = jax.jit(lambda: ravel_pytree(empirical.squared_gradients(chunk=2)(KEY, task, parameters, rows))[0])()
+    exact = jax.jit(
+        lambda: ravel_pytree(empirical.squared_gradients(chunk=2)(KEY, task, parameters, rows))[0]
+    )()
     close(np.asarray(exact), np.diag(expected("softmax")["uncentred"]))
     squares, means = jax.jit(jax.vmap(everything))(jax.random.split(KEY, 4000))
     for found, right in ((squares, exact), (means, np.diag(expected("softmax")["fisher"]).mean())):
@@ -203,7 +221,9 @@ def test_unlabelled_rows_serve_the_metrics_that_draw_targets_themselves():
 def test_the_root_of_every_law_squares_to_its_fisher():
     eye = jnp.eye(3)[:, None]
     for law in LAWS.values():
-        both = jax.jit(lambda r, law=law: [jax.vmap(lambda w, f=f: f(r, w)[0])(eye) for f in (law.root, law.fisher)])
+        both = jax.jit(
+            lambda r, law=law: [jax.vmap(lambda w, f=f: f(r, w)[0])(eye) for f in (law.root, law.fisher)]
+        )
         for row in inputs(3, 3):
             root, fisher = (np.asarray(found).T for found in both(row[None]))
             close(root @ root.T, fisher)

@@ -28,7 +28,9 @@ def once(transformation, gradients, parameters, **extra):
 def test_the_update_is_the_damped_natural_direction():
     task, parameters, rows = problem("softmax")
     gradients = jax.grad(lambda p: loss(task, p, rows))(parameters)
-    found, state = once(ng.natural_gradient(odd, ng.softmax(), damping=0.1), gradients, parameters, inputs=rows.inputs)
+    found, state = once(
+        ng.natural_gradient(odd, ng.softmax(), damping=0.1), gradients, parameters, inputs=rows.inputs
+    )
     near(found, expected_direction("softmax", task, parameters, rows, gradients, 0.1))
     assert state.kept.steps == 1
     assert state.evidence.damping == 0.1
@@ -40,7 +42,10 @@ def test_the_metric_may_see_other_unlabelled_rows():
     other = rows._replace(inputs=rows.inputs[:3] - 1)
     found, _ = once(
         ng.natural_gradient(odd, ng.softmax(), damping=0.1),
-        gradients, parameters, inputs=rows.inputs, metric_inputs=other.inputs,
+        gradients,
+        parameters,
+        inputs=rows.inputs,
+        metric_inputs=other.inputs,
     )
     near(found, expected_direction("softmax", task, parameters, other, gradients, 0.1))
 
@@ -48,7 +53,9 @@ def test_the_metric_may_see_other_unlabelled_rows():
 def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
     task, parameters, rows = problem("softmax")
     optimizer = optax.chain(
-        ng.natural_gradient(odd, ng.softmax(), damping=ng.levenberg_marquardt(0.1), metric=ng.monte_carlo_fisher(2)),
+        ng.natural_gradient(
+            odd, ng.softmax(), damping=ng.levenberg_marquardt(0.1), metric=ng.monte_carlo_fisher(2)
+        ),
         optax.clip_by_global_norm(1.0),
         optax.add_decayed_weights(1e-4),
         optax.scale_by_learning_rate(optax.cosine_decay_schedule(0.5, 10)),
@@ -74,8 +81,11 @@ def test_lengths_and_momentum_come_with_parts_and_value_fn():
     value = lambda p: loss(task, p, rows)  # noqa: E731
     parts = ng.Parts(solve=EXACT, length=ng.line_search(64.0), damping=ng.constant(0.5))
     found, state = once(
-        ng.natural_gradient(odd, ng.softmax(), parts=parts), jax.grad(value)(parameters), parameters,
-        inputs=rows.inputs, value_fn=value,
+        ng.natural_gradient(odd, ng.softmax(), parts=parts),
+        jax.grad(value)(parameters),
+        parameters,
+        inputs=rows.inputs,
+        value_fn=value,
     )
     assert 0 < state.evidence.rate < 64
     assert value(jax.tree.map(jnp.subtract, parameters, found)) < value(parameters)
@@ -84,7 +94,9 @@ def test_lengths_and_momentum_come_with_parts_and_value_fn():
 def test_float32_parameters_stay_float32_also_where_float64_is_enabled():
     _, parameters, rows = problem("softmax")
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (parameters, rows.inputs))
-    transformation = ng.natural_gradient(odd, ng.softmax(), damping=ng.levenberg_marquardt(1.0), solve=ng.minres_qlp(5))
+    transformation = ng.natural_gradient(
+        odd, ng.softmax(), damping=ng.levenberg_marquardt(1.0), solve=ng.minres_qlp(5)
+    )
     found, state = once(transformation, low[0], low[0], inputs=low[1], targets=rows.targets)
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype("float32")}
     assert state.kept.damping.dtype == jnp.float32
@@ -98,9 +110,17 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence():
         ("needs the parameters; call update", (parameters, state), {"inputs": x}),
         ("needs the inputs; call update", (parameters, state, parameters), {}),
         ("the same structure", (parameters["deep"], state, parameters), {"inputs": x}),
-        ("one number, got shape \\(5, 3\\); take its mean", (parameters, state, parameters), {"inputs": x, "value_fn": lambda p: odd(p, x)}),
+        (
+            "one number, got shape \\(5, 3\\); take its mean",
+            (parameters, state, parameters),
+            {"inputs": x, "value_fn": lambda p: odd(p, x)},
+        ),
         ("labels 0 to 2, got 3", (parameters, state, parameters), {"inputs": x, "targets": jnp.full(5, 3)}),
-        ("must be like the gradient's", (parameters, state, parameters), {"inputs": x, "metric_inputs": x[:, :1]}),
+        (
+            "must be like the gradient's",
+            (parameters, state, parameters),
+            {"inputs": x, "metric_inputs": x[:, :1]},
+        ),
     ]
     for message, arguments, extra in calls:
         with pytest.raises(InputError, match=message):

@@ -24,7 +24,9 @@ def shapes(rows):
     from itertools import pairwise
 
     layers = tuple(
-        networks.Layer(jax.ShapeDtypeStruct((units, inputs), jnp.float32), jax.ShapeDtypeStruct((units,), jnp.float32))
+        networks.Layer(
+            jax.ShapeDtypeStruct((units, inputs), jnp.float32), jax.ShapeDtypeStruct((units,), jnp.float32)
+        )
         for inputs, units in pairwise(SIZES)
     )
     x = jax.ShapeDtypeStruct((rows, SIZES[0]), jnp.float32)
@@ -112,8 +114,15 @@ print("same")
 
 
 def test_a_batch_over_two_devices_gives_the_same_step():
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+    }
     found = subprocess.run(
-        [sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", SHARDED],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[2],
     )
     assert found.stdout.strip() == "same", found.stderr

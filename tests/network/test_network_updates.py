@@ -19,7 +19,7 @@ from natgrad.solvers.direct import direct
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.updates import lengths, presets, reduction
 from natgrad.updates.reduction import Line
-from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner, truncated_newton
+from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner
 
 KEY = jax.random.key(0)
 
@@ -85,7 +85,14 @@ def test_the_line_search_shrinks_until_the_loss_falls():
 
 @pytest.mark.parametrize(
     ("values", "kept", "best"),
-    [([5, 4, 3, 2], 4, 3), ([5, 1, 3, 4], 4, 1), ([1, 2, 3, 4], 4, 0), ([9, 1, 5, 2, 0], 3, 1), ([3, 1, 9, 2], 4, 3), ([2, 1, np.nan], 3, 1)],
+    [
+        ([5, 4, 3, 2], 4, 3),
+        ([5, 1, 3, 4], 4, 1),
+        ([1, 2, 3, 4], 4, 0),
+        ([9, 1, 5, 2, 0], 3, 1),
+        ([3, 1, 9, 2], 4, 3),
+        ([2, 1, np.nan], 3, 1),
+    ],
 )
 def test_back_tracking_walks_back_while_it_gets_better(values, kept, best):
     table = jnp.asarray(values, float)
@@ -157,7 +164,9 @@ def test_damping_to_infinity_is_plain_descent():
 def test_evidence_tells_curvature_residual_and_ratio_without_a_product():
     task, parameters, rows = problem("softmax")
     parts = Parts(
-        solve=conjugate_gradient(4), damping=reduction.levenberg_marquardt(0.3), length=lengths.learning_rate(0.7)
+        solve=conjugate_gradient(4),
+        damping=reduction.levenberg_marquardt(0.3),
+        length=lengths.learning_rate(0.7),
     )
     _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
     g = printed_metric("softmax", task, parameters, rows)
@@ -182,7 +191,9 @@ def test_the_divergence_ball_makes_steps_of_that_divergence():
 
 def test_momentum_starts_the_solver_at_a_share_of_the_last_direction():
     task, parameters, rows = problem("softmax")
-    method = presets.truncated(task, Parts(solve=conjugate_gradient(3), momentum=0.8, length=lengths.learning_rate(0.0)))
+    method = presets.truncated(
+        task, Parts(solve=conjugate_gradient(3), momentum=0.8, length=lengths.learning_rate(0.0))
+    )
     state = method.init(KEY, parameters, Labelled(rows))
     residuals = []
     for _ in range(3):  # nothing moves, so the same system is solved further and further
@@ -334,8 +345,13 @@ def test_a_natural_step_does_not_depend_on_the_parametrisation():
     there = Task(lambda p, x: task.network({"a": mixing @ p["a"], "b": 10 * p["b"]}, x), task.law)
     start = {"a": jnp.asarray(rng.normal(size=(2, 1))), "b": jnp.asarray([0.3])}
     mapped = {"a": jnp.linalg.solve(mixing, start["a"]), "b": start["b"] / 10}
-    parts = Parts(solve=whole.dense_solve(), damping=reduction.constant(0.0), length=lengths.learning_rate(1e-3))
-    after = [step_of(presets.truncated(t, parts), p, Labelled(rows))[0].model for t, p in ((task, start), (there, mapped))]
+    parts = Parts(
+        solve=whole.dense_solve(), damping=reduction.constant(0.0), length=lengths.learning_rate(1e-3)
+    )
+    after = [
+        step_of(presets.truncated(t, parts), p, Labelled(rows))[0].model
+        for t, p in ((task, start), (there, mapped))
+    ]
     near({"a": mixing @ after[1]["a"], "b": 10 * after[1]["b"]}, after[0], 1e-9)
 
 
@@ -353,12 +369,27 @@ def test_bad_batches_are_refused_in_one_sentence():
     task, parameters, rows = problem("softmax")
     estimate = supervised(task).estimate
     wrong = {
-        "every leaf of the parameters .* \\['count'\\] is int": ({**parameters, "count": jnp.arange(2)}, Labelled(rows)),
-        "have no targets; only the metric's rows may be unlabelled": (parameters, Labelled(Rows(rows.inputs))),
+        "every leaf of the parameters .* \\['count'\\] is int": (
+            {**parameters, "count": jnp.arange(2)},
+            Labelled(rows),
+        ),
+        "have no targets; only the metric's rows may be unlabelled": (
+            parameters,
+            Labelled(Rows(rows.inputs)),
+        ),
         "labels 0 to 2, got 7": (parameters, Labelled(rows._replace(targets=jnp.full(5, 7)))),
-        "one class number per row, of shape \\(5,\\), got \\(5, 1\\)": (parameters, Labelled(rows._replace(targets=jnp.ones((5, 1), int)))),
-        "rows of probabilities that sum to one, got a row that sums to 3": (parameters, Labelled(rows._replace(targets=jnp.ones((5, 3))))),
-        "metric batch must be like the gradient's, float64\\[2\\], got float64\\[3\\]": (parameters, Labelled(rows, Rows(jnp.ones((5, 3))))),
+        "one class number per row, of shape \\(5,\\), got \\(5, 1\\)": (
+            parameters,
+            Labelled(rows._replace(targets=jnp.ones((5, 1), int))),
+        ),
+        "rows of probabilities that sum to one, got a row that sums to 3": (
+            parameters,
+            Labelled(rows._replace(targets=jnp.ones((5, 3)))),
+        ),
+        "metric batch must be like the gradient's, float64\\[2\\], got float64\\[3\\]": (
+            parameters,
+            Labelled(rows, Rows(jnp.ones((5, 3)))),
+        ),
         "at least one row, got none": (parameters, Labelled(Rows(rows.inputs[:0], rows.targets[:0]))),
         "the parameters have no leaves": ({}, Labelled(rows)),
     }
@@ -377,7 +408,9 @@ def test_bad_targets_and_networks_are_refused_in_one_sentence():
     ]
     for name, targets, message in cases:
         with pytest.raises(InputError, match=message):
-            supervised(Task(odd, LAWS[name])).estimate(KEY, (), parameters, Labelled(Rows(rows.inputs, targets)))
+            supervised(Task(odd, LAWS[name])).estimate(
+                KEY, (), parameters, Labelled(Rows(rows.inputs, targets))
+            )
     networks_ = [
         (lambda p, x: odd(p, x).sum(), "with the 5 rows first, got shape \\(\\)"),
         (lambda p, x: (odd(p, x),), "with the 5 rows first, got a tree"),
@@ -397,7 +430,7 @@ def test_wrong_labels_inside_jit_are_not_taken():
 
 
 def test_networks_of_wrong_sizes_are_refused():
-    with pytest.raises(InputError, match="at least two positive sizes .* got \\(3,\\)"):
+    with pytest.raises(InputError, match=r"at least two positive sizes .* got \(3,\)"):
         networks.fresh_perceptron(KEY, (3,))
     with pytest.raises(InputError, match="images of 8 x 8 are too small for 2 banks of 5 x 5"):
         networks.fresh_convolutional(KEY, (1, 8, 8), (2, 3), (4,))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import tree
@@ -60,7 +61,7 @@ def fisher(*, chunk: int | None = None) -> Metric:
 
 
 def gauss_newton(*, chunk: int | None = None) -> Metric:
-    """The extended Gauss-Newton matrix, J^T H J with H = -d^2 log p / dr^2 at the targets [revisiting eq. 14]."""
+    """The extended Gauss-Newton matrix J^T H J, H = -d^2 log p / dr^2 at the targets [revisiting eq. 14]."""
 
     def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
         del key
@@ -102,7 +103,7 @@ def hessian(*, chunk: int | None = None) -> Metric:
         del key
         _checked(task, parameters, rows, chunk)
         needs_targets(rows, "Hessian")
-        if chunk is None or chunk >= rows.count:
+        if chunk is None or chunk >= rows.number:
             return Operator(jax.linearize(jax.grad(lambda p: loss(task, p, rows)), parameters)[1])
 
         def part(v: Model, piece: Rows, weights: Array) -> Model:
@@ -115,7 +116,7 @@ def hessian(*, chunk: int | None = None) -> Metric:
 
 
 def of_scores(task: Task, parameters: Model, rows: Rows, samples: int, chunk: int | None) -> Operator:
-    """The mean of g g^T over rows and their targets [row, sample, ...], g the gradient of one log-probability."""
+    """The mean of g g^T over rows and their targets [row, sample, ...], g a log-probability's gradient."""
 
     def scores(r: Array, t: Any) -> Array:
         return jax.vmap(jax.grad(lambda at, target: task.law.log_prob(at, target).sum()), (None, 1), 1)(r, t)
@@ -129,13 +130,13 @@ def of_scores(task: Task, parameters: Model, rows: Rows, samples: int, chunk: in
         return scores(r[None], one)[0] / jnp.sqrt(jnp.asarray(samples, r.dtype))
 
     mv = _pulled_back(task, parameters, rows.inputs, (bend, rows.targets), chunk)
-    return _with_rows(mv, task, parameters, rows, (spread, rows.count * samples), chunk)
+    return _with_rows(mv, task, parameters, rows, (spread, rows.number * samples), chunk)
 
 
 def dense(operator: Operator, like: Model) -> Float[Array, "parameter parameter"]:
     """The operator as a matrix, in the order of `ravel_pytree`: a product per parameter, for small models."""
-    flat, unravel = jax.flatten_util.ravel_pytree(like)
-    column = lambda v: jax.flatten_util.ravel_pytree(operator.mv(unravel(v)))[0]  # noqa: E731
+    flat, unravel = ravel_pytree(like)
+    column = lambda v: ravel_pytree(operator.mv(unravel(v)))[0]  # noqa: E731
     return jax.vmap(column, out_axes=1)(jnp.eye(flat.size, dtype=flat.dtype))
 
 
@@ -176,10 +177,10 @@ def _pulled_back(
         bent = bend(outputs, piece.targets, push(v))
         return pull(weights.reshape(-1, *[1] * (bent.ndim - 1)) * bent)
 
-    if chunk is not None and chunk < rows.count:
+    if chunk is not None and chunk < rows.number:
         return _over_chunks(part, parameters, rows, chunk)
     outputs, push, pull = _linear(task, parameters, inputs)
-    return lambda v: pull(bend(outputs, data, push(v)) / rows.count)
+    return lambda v: pull(bend(outputs, data, push(v)) / rows.number)
 
 
 def _linear(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Callable, Callable]:
@@ -192,7 +193,7 @@ def _linear(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Callable
 def _over_chunks(
     part: Callable[[Model, Rows, Array], Model], parameters: Model, rows: Rows, chunk: int
 ) -> Callable[[Model], Model]:
-    pieces, weights = cut(rows, chunk), row_weights(rows.count, chunk, jax.tree.leaves(parameters)[0].dtype)
+    pieces, weights = cut(rows, chunk), row_weights(rows.number, chunk, jax.tree.leaves(parameters)[0].dtype)
 
     def mv(v: Model) -> Model:
         add = lambda total, piece: (tree.add(total, part(v, *piece)), None)  # noqa: E731
@@ -202,11 +203,11 @@ def _over_chunks(
 
 
 def cut(rows: Rows, chunk: int) -> Rows:
-    """Rows as [piece, chunk, ...]; the last piece is filled with rows from the start, to be given weight zero."""
-    pieces = -(-rows.count // chunk)
+    """Rows as [piece, chunk, ...]; the last piece is filled with rows from the start, for weight zero."""
+    pieces = -(-rows.number // chunk)
 
     def split(leaf: Array) -> Array:
-        filled = leaf if pieces * chunk == rows.count else leaf[jnp.arange(pieces * chunk) % rows.count]
+        filled = leaf if pieces * chunk == rows.number else leaf[jnp.arange(pieces * chunk) % rows.number]
         return filled.reshape(pieces, chunk, *leaf.shape[1:])
 
     return jax.tree.map(split, rows)
@@ -220,10 +221,10 @@ def row_weights(count: int, chunk: int, dtype: Any) -> Float[Array, "piece chunk
 
 def _outputs(task: Task, parameters: Model, inputs: Any, chunk: int | None) -> Array:
     rows = Rows(inputs)
-    if chunk is None or chunk >= rows.count:
+    if chunk is None or chunk >= rows.number:
         return task.network(parameters, inputs)
     outputs = jax.lax.map(lambda piece: task.network(parameters, piece), cut(rows, chunk).inputs)
-    return outputs.reshape(-1, *outputs.shape[2:])[: rows.count]
+    return outputs.reshape(-1, *outputs.shape[2:])[: rows.number]
 
 
 def _with_rows(
@@ -238,10 +239,10 @@ def _with_rows(
         outputs, pull = jax.vjp(lambda p: task.network(p, single)[0], parameters)
         pulled = jax.vmap(lambda w: pull(w)[0])(spread(outputs, row.targets))
         leaves = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(pulled)]
-        return jnp.concatenate(leaves, axis=1) / jnp.sqrt(jnp.asarray(rows.count, outputs.dtype))
+        return jnp.concatenate(leaves, axis=1) / jnp.sqrt(jnp.asarray(rows.number, outputs.dtype))
 
     def matrix() -> Array:
-        found = jax.lax.map(one, rows, batch_size=min(chunk or rows.count, rows.count))
+        found = jax.lax.map(one, rows, batch_size=min(chunk or rows.number, rows.number))
         return found.reshape(-1, found.shape[-1])
 
     return Operator(mv, matrix, samples)

@@ -55,12 +55,12 @@ def centred_covariance(*, chunk: int | None = None) -> Metric:
 
 
 def squared_gradients(*, chunk: int = 8) -> Diagonal:
-    """The diagonal of U: the mean over rows of the squared gradients, `chunk` rows' gradients in memory at a time."""
+    """The diagonal of U, the mean of the rows' squared gradients; `chunk` of them in memory at a time."""
 
     def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:
         del key
         needs_targets(rows, "covariance")
-        size = min(chunk, rows.count)
+        size = min(chunk, rows.number)
 
         def one(row: Rows) -> Model:
             single = jax.tree.map(lambda leaf: leaf[None], row)
@@ -71,18 +71,18 @@ def squared_gradients(*, chunk: int = 8) -> Diagonal:
             summed = jax.tree.map(lambda leaf: jnp.einsum("r...,r->...", leaf, piece[1]), squares)
             return tree.add(total, summed), None
 
-        weights = row_weights(rows.count, size, jax.tree.leaves(parameters)[0].dtype)
+        weights = row_weights(rows.number, size, jax.tree.leaves(parameters)[0].dtype)
         return jax.lax.scan(add, tree.zeros(parameters), (cut(rows, size), weights))[0]
 
     return measure
 
 
 def squared_sums(probes: int = 1) -> Diagonal:
-    """An unbiased estimate of U's diagonal: (sum_i +-g_i)^2 / n with random signs [chapelle2011]; one pass each."""
+    """An unbiased estimate of U's diagonal, (sum_i +-g_i)^2 / n with random signs [chapelle2011]."""
 
     def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:
         targets = needs_targets(rows, "covariance")
-        root = jnp.sqrt(jnp.asarray(rows.count, jax.tree.leaves(parameters)[0].dtype))
+        root = jnp.sqrt(jnp.asarray(rows.number, jax.tree.leaves(parameters)[0].dtype))
         values, pull = jax.vjp(lambda p: task.law.log_prob(task.network(p, rows.inputs), targets), parameters)
 
         def one(k: PRNGKeyArray) -> Model:
@@ -96,7 +96,7 @@ def squared_sums(probes: int = 1) -> Diagonal:
 
 
 def _mean_gradient(task: Task, parameters: Model, rows: Rows, chunk: int | None) -> Model:
-    if chunk is None or chunk >= rows.count:
+    if chunk is None or chunk >= rows.number:
         return jax.grad(lambda p: loss(task, p, rows))(parameters)
 
     def add(total: Model, piece: tuple[Rows, Array]) -> tuple[Model, None]:
@@ -104,5 +104,5 @@ def _mean_gradient(task: Task, parameters: Model, rows: Rows, chunk: int | None)
         value = lambda p: -weights @ task.law.log_prob(task.network(p, part.inputs), part.targets)  # noqa: E731
         return tree.add(total, jax.grad(value)(parameters)), None
 
-    weights = row_weights(rows.count, chunk, jax.tree.leaves(parameters)[0].dtype)
+    weights = row_weights(rows.number, chunk, jax.tree.leaves(parameters)[0].dtype)
     return jax.lax.scan(add, tree.zeros(parameters), (cut(rows, chunk), weights))[0]

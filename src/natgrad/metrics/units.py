@@ -1,4 +1,4 @@
-"""The exact blocks of a perceptron's metric, one per unit: the Helmholtz machine's metric on deterministic layers.
+"""The exact blocks of a perceptron's metric, one per unit, as a Helmholtz machine has them.
 
     F_j = (1/n) sum_r curvature_jr u_r u_r^T,     u_r = (inputs_r, 1),
     curvature_jr = (dr/da_j)^T M (dr/da_j),       a_j the unit's sum, M the output law's Fisher

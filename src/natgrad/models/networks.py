@@ -85,7 +85,7 @@ def fresh_convolutional(
     *,
     width: int = 5,
 ) -> Convolutional:
-    """Banks of `filters` of side `width` on images [channel, height, side], then layers of `sizes`, outputs last."""
+    """Banks of `filters` of side `width` on images [channel, height, side], then layers of `sizes`."""
     key_filters, key_layers = jax.random.split(key)
     channels, height, side = image
     banks = []
@@ -95,14 +95,14 @@ def fresh_convolutional(
         channels, height, side = count, (height - width + 1) // POOL, (side - width + 1) // POOL
     if min(height, side) < 1:
         raise InputError(
-            f"images of {image[1]} x {image[2]} are too small for {len(filters)} banks of {width} x {width} filters; "
-            "use fewer or smaller filters"
+            f"images of {image[1]} x {image[2]} are too small for {len(filters)} banks of {width} x {width} "
+            "filters; use fewer or smaller filters"
         )
     return Convolutional(tuple(banks), fresh_perceptron(key_layers, (channels * height * side, *sizes)))
 
 
 def convolutional(activation: Activation = jnp.tanh) -> Callable[[Convolutional, Array], Array]:
-    """Outputs [row, out] for images [row, channel, height, side]: valid filters, 2 x 2 maximum, activation."""
+    """Outputs [row, out] for images [row, channel, height, side]: filters, 2 x 2 maximum, activation."""
 
     def network(parameters: Convolutional, images: Array) -> Array:
         values = images

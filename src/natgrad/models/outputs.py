@@ -137,7 +137,7 @@ def natural(
 def enumerated(
     log_prob: Callable[[Outputs, Targets], Array], support: Array, *, check: Check = unchecked
 ) -> Law:
-    """A law over the few values of `support` (its first axis): M = sum over t of p(t | r) s s^T, s = d log p / dr."""
+    """A law over the few values of `support`, its first axis: M = sum_t p(t | r) s s^T, s = d log p / dr."""
 
     def scores(r: Outputs) -> tuple[Array, Array]:
         def one(t: Array) -> tuple[Array, Array]:

@@ -39,7 +39,7 @@ def classes(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
                 f"got {tuple(targets.shape)}; give one-hot rows as floats"
             )
         values = _known(targets)
-        if values is not None and values.size and not (0 <= values.min() and values.max() < count):
+        if values is not None and values.size and not (values.min() >= 0 and values.max() < count):
             found = values[(values < 0) | (values >= count)].flat[0]
             raise InputError(
                 f"the softmax law of {count} classes expects labels 0 to {count - 1}, got {found}; "

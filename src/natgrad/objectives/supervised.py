@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     targets: Any = None
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many rows there are."""
         return jax.tree.leaves(self.inputs)[0].shape[0]
 
@@ -96,13 +96,13 @@ def check_parameters(parameters: Model) -> None:
 
 def check_outputs(task: Task, parameters: Model, rows: Rows) -> jax.ShapeDtypeStruct:
     """The outputs' shape: floating-point, and as many rows as there are inputs."""
-    if rows.count == 0:
+    if rows.number == 0:
         raise InputError("a batch needs at least one row, got none")
     outputs = jax.eval_shape(task.network, parameters, rows.inputs)
     shape = getattr(outputs, "shape", None)
-    if not shape or shape[0] != rows.count:
+    if not shape or shape[0] != rows.number:
         raise InputError(
-            f"the network must return one array with the {rows.count} rows first, got "
+            f"the network must return one array with the {rows.number} rows first, got "
             f"{'a tree' if shape is None else f'shape {shape}'}; vmap a network of single rows"
         )
     if not jnp.issubdtype(outputs.dtype, jnp.floating):

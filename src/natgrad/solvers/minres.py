@@ -102,7 +102,15 @@ def _start(right: Model, length: Scalar) -> Carry:
     row = Lower(zero, zero, zero, zero)
     done = jnp.where(length > 0, LIMIT, CONVERGED)
     return Carry(
-        jnp.zeros((), jnp.int32), lanczos, left, (row, row), (nothing, nothing), (zero, zero), nothing, nothing, done
+        jnp.zeros((), jnp.int32),
+        lanczos,
+        left,
+        (row, row),
+        (nothing, nothing),
+        (zero, zero),
+        nothing,
+        nothing,
+        done,
     )
 
 
@@ -153,7 +161,7 @@ class Column(NamedTuple):
 
 
 def _reflect_left(left: Left, alpha: Scalar, beta: Scalar, beta_next: Scalar) -> tuple[Column, Left, Scalar]:
-    """Column k of T through the last two reflections, and a new one against the element below the diagonal."""
+    """Column k of T through the last reflections, and a new one against the element below the diagonal."""
     c, s = left.cosine, left.sine
     delta, gamma = c * left.delta + s * alpha, s * left.delta - c * alpha
     epsilon_next, delta_next = s * beta_next, -c * beta_next

@@ -6,6 +6,7 @@ those of the gradient. No damping and no length are needed; the basis takes (siz
 parameters' memory.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -69,7 +70,9 @@ def krylov_basis(system: System, gradient: Model, last: Model | None, size: int)
         vector = _orthonormal(basis.vectors, raw)
         product = system.mv(vector)
         store = lambda stack, leaf: stack.at[place].set(leaf)  # noqa: E731
-        return Basis(*(jax.tree.map(store, *pair) for pair in ((basis.vectors, vector), (basis.products, product)))), product
+        return Basis(
+            *(jax.tree.map(store, *pair) for pair in ((basis.vectors, vector), (basis.products, product)))
+        ), product
 
     body = lambda place, carry: put(carry[0], place, carry[1])  # noqa: E731
     basis, _ = jax.lax.fori_loop(0, size, body, (Basis(empty, empty), gradient))
@@ -82,14 +85,15 @@ def _orthonormal(vectors: Any, raw: Model) -> Model:
     for _ in range(2):
         shares = jax.tree.map(lambda stack, leaf: jnp.tensordot(stack, leaf, leaf.ndim), vectors, raw)
         total = jax.tree.reduce(jnp.add, shares)
-        raw = jax.tree.map(lambda stack, leaf: leaf - jnp.tensordot(total, stack, 1), vectors, raw)
+        along = jax.tree.map(functools.partial(jnp.tensordot, total, axes=1), vectors)
+        raw = tree.subtract(raw, along)
     length = tree.norm(raw)
     new = length > 1e3 * jnp.finfo(length.dtype).eps * before
     return tree.scale(jnp.where(new, 1 / jnp.where(new, length, 1), 0), raw)
 
 
 def _whitening(basis: Basis) -> Float[Array, "vector coordinate"]:
-    """C with C^T (V^T A V) C = 1 on the basis's span, small eigenvalues raised; by one small eigen-decomposition."""
+    """C with C^T (V^T A V) C = 1, small eigenvalues raised; by one small eigen-decomposition."""
     inner = jax.tree.map(
         lambda v, p: v.reshape(v.shape[0], -1) @ p.reshape(p.shape[0], -1).T, basis.vectors, basis.products
     )

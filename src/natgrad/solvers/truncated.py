@@ -25,7 +25,7 @@ from natgrad.solvers.whole import CONVERGED, FAILED, INDEFINITE, LIMIT, Solution
 
 
 class Progress(NamedTuple):
-    """What a stopping rule may look at: the iteration, phi of all iterates so far, residual and right-hand norms."""
+    """What a stopping rule may look at: the iteration, phi of all iterates so far, two norms."""
 
     iteration: Int[Array, ""]
     values: Float[Array, " iterates"]
@@ -42,7 +42,7 @@ def small_residual(tolerance: float = 1e-4) -> Stop:
 
 
 def little_progress(epsilon: float = 5e-4) -> Stop:
-    """Martens' rule: stop when phi falls by less than epsilon of itself per iteration [martens2010 sec. 4.4]."""
+    """Martens' rule: phi falls by less than epsilon of itself an iteration [martens2010 sec. 4.4]."""
 
     def stop(progress: Progress) -> Bool[Array, ""]:
         i, values = progress.iteration, progress.values
@@ -67,9 +67,7 @@ class Carry(NamedTuple):
     iterates: Any
 
 
-def conjugate_gradient(
-    iterations: int = 20, *, stop: Stop | None = None, keep: float | None = None
-) -> Solve:
+def conjugate_gradient(iterations: int = 20, *, stop: Stop | None = None, keep: float | None = None) -> Solve:
     """Preconditioned conjugate gradients from a guess (zero by default), one product per iteration.
 
     Args:
@@ -94,14 +92,18 @@ def conjugate_gradient(
 
         found = jax.lax.while_loop(more, body, start)
         finite = jnp.isfinite(tree.vdot(found.value, found.value))
-        kept = 0 if slots is None else jnp.where(found.iteration > 0, jnp.asarray(slots)[found.iteration] + 1, 0)
+        kept = (
+            0 if slots is None else jnp.where(found.iteration > 0, jnp.asarray(slots)[found.iteration] + 1, 0)
+        )
         result = jnp.where(finite, found.result, FAILED)
         return Solution(found.value, found.residual, found.iteration, result, found.iterates, kept)
 
     return solve
 
 
-def _start(system: System, gradient: Model, guess: Model | None, iterations: int, slots: list[int] | None) -> Carry:
+def _start(
+    system: System, gradient: Model, guess: Model | None, iterations: int, slots: list[int] | None
+) -> Carry:
     residual = gradient if guess is None else tree.subtract(gradient, system.mv(guess))
     value = tree.zeros(gradient) if guess is None else guess
     direction = residual if system.precondition is None else system.precondition(residual)
@@ -140,8 +142,10 @@ def _advance(system: System, carry: Carry, stop: Stop, slots: list[int] | None) 
 
 
 def _slots(iterations: int, keep: float) -> list[int]:
-    """The slot of every iterate: that of the next place ceil(keep^j) to be kept, so that the last is always there."""
+    """The slot of every iterate: that of the next place ceil(keep^j), so that the last is always kept."""
     if not keep > 1:
         raise InputError(f"iterates are kept at growing powers of a number above one, got {keep}")
-    places = sorted({min(math.ceil(keep**j), iterations) for j in range(1 + math.ceil(math.log(iterations, keep)))})
+    places = sorted(
+        {min(math.ceil(keep**j), iterations) for j in range(1 + math.ceil(math.log(iterations, keep)))}
+    )
     return [next(slot for slot, place in enumerate(places) if place >= i) for i in range(iterations + 1)]

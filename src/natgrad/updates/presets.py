@@ -1,12 +1,12 @@
 """Methods for networks, each put together of the same parts.
 
-    plain               gradient -> any optax optimiser
-    natural_network     Fisher, conjugate gradients to 1e-4 or 20 iterations, a rate     [revisiting alg. 1]
-    hessian_free        Gauss-Newton, Martens' stopping rule and back-tracking, preconditioner,
-                        Levenberg-Marquardt, line search, warm start                      [martens2010]
-    krylov_descent      the loss itself minimised in a Krylov subspace                    [vinyals2012]
-    tonga               the centred covariance of gradients, in sample space              [revisiting eq. 12]
-    unit_blocks         exact blocks of the Fisher, one per unit of a perceptron
+plain               gradient -> any optax optimiser
+natural_network     Fisher, conjugate gradients to 1e-4 or 20 iterations, a rate     [revisiting alg. 1]
+hessian_free        Gauss-Newton, Martens' stopping rule and back-tracking, preconditioner,
+                    Levenberg-Marquardt, line search, warm start                      [martens2010]
+krylov_descent      the loss itself minimised in a Krylov subspace                    [vinyals2012]
+tonga               the centred covariance of gradients, in sample space              [revisiting eq. 12]
+unit_blocks         exact blocks of the Fisher, one per unit of a perceptron
 """
 
 from typing import NamedTuple
@@ -27,8 +27,8 @@ from natgrad.models.networks import Activation
 from natgrad.models.networks import perceptron as perceptron_network
 from natgrad.models.outputs import Law
 from natgrad.objectives.supervised import Labelled, Rows, Task, loss, supervised
-from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
 from natgrad.solvers.contract import Solver
+from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
 from natgrad.solvers.subspace import Descend, subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient, little_progress
 from natgrad.solvers.whole import FAILED, System, automatic
@@ -63,7 +63,12 @@ def natural_network(
 
 
 def hessian_free(
-    task: Task, *, damping: float = 1.0, iterations: int = 250, momentum: float = 0.95, length: Length | None = None
+    task: Task,
+    *,
+    damping: float = 1.0,
+    iterations: int = 250,
+    momentum: float = 0.95,
+    length: Length | None = None,
 ) -> Algorithm:
     """Martens' Hessian-Free with its usual settings."""
     parts = Parts(
@@ -97,7 +102,7 @@ class SpannedEvidence(NamedTuple):
 
 
 def krylov_descent(task: Task, *, descend: Descend | None = None, metric: Metric | None = None) -> Algorithm:
-    """Krylov subspace descent; metric and inner minimisation both on the metric's rows, which need targets."""
+    """Krylov subspace descent; metric and minimisation both on the metric's rows, which need targets."""
     inner = subspace_descent() if descend is None else descend
     measure = gauss_newton() if metric is None else metric
 
@@ -135,7 +140,9 @@ def unit_blocks(
     measure = exact_units() if metric is None else metric
     chosen = unit_gradients(5) if solver is None else solver
     if chosen.lapack:
-        raise InputError(f"unit blocks are solved without LAPACK, got the {chosen.name} solver; use cg or diagonal")
+        raise InputError(
+            f"unit blocks are solved without LAPACK, got the {chosen.name} solver; use cg or diagonal"
+        )
     task = Task(perceptron_network(activation), law)
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> tuple[()]:

@@ -38,7 +38,7 @@ def reduction_ratio(line: Line, rate: Array) -> Float[Array, ""]:
 
 
 def first_order_ratio(line: Line, rate: Array) -> Float[Array, ""]:
-    """Actual over predicted change as printed, with the first-order prediction only [revisiting eq. 29-30]."""
+    """Actual over predicted change as printed, the prediction of first order only [revisiting eq. 29-30]."""
     return (line.value(rate) - line.before()) / (-rate * line.slope)
 
 
@@ -73,7 +73,7 @@ def levenberg_marquardt(
     bounds: tuple[float, float] = (1e-8, 1e8),
     ratio: Callable[[Line, Array], Array] = reduction_ratio,
 ) -> Damping:
-    """Multiply by `factor` where the ratio is below 1/4, divide where it is above 3/4 [martens2010 sec. 4.1]."""
+    """Multiply by `factor` where the ratio is below 1/4, divide where above 3/4 [martens2010 sec. 4.1]."""
     _positive(start)
 
     def renew(steps: Array, damping: Array, rho: Array) -> Array:

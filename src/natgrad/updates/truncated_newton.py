@@ -80,13 +80,15 @@ class Function(NamedTuple):
 
 
 def truncated_newton(task: Task, parts: Parts) -> Direction:
-    """The direction, already times its length, for a batch of `Labelled` rows; combine with `optax.sgd(1.0)`."""
+    """The direction, already times its length, for `Labelled` batches; combine with `optax.sgd(1.0)`."""
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Kept:
         del key, estimate
         return begin(parts, model)
 
-    def apply(key: PRNGKeyArray, kept: Kept, model: Model, estimate: Estimate) -> tuple[Model, Kept, Evidence]:
+    def apply(
+        key: PRNGKeyArray, kept: Kept, model: Model, estimate: Estimate
+    ) -> tuple[Model, Kept, Evidence]:
         batch: Labelled = estimate.samples
         after = lambda p: loss(task, p, batch.rows)  # noqa: E731
         function = Function(model, estimate.gradient, lambda: estimate.value, after)
@@ -168,7 +170,7 @@ def _system(
 
 
 def _backtracked(solution: Solution, system: System, function: Function) -> Solution:
-    """The best of the iterates that were kept, if any were; an earlier one needs a product for its residual."""
+    """The best of the iterates kept, if any were; an earlier one needs a product for its residual."""
     if solution.iterates is None:
         return solution
     after = lambda x: function.after(tree.subtract(function.parameters, x))  # noqa: E731
