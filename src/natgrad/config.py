@@ -145,6 +145,7 @@ SHORT = {
     "seed": "seed",
 }
 
+LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 PLAIN = ("ws", "rws", "bihm")
 PLAIN_RATE = 0.1
 OPTIMIZER_RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
@@ -188,12 +189,16 @@ def validate(tree: Mapping[str, Any]) -> Config:
 def read(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
-        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        with Path(file).open(encoding="utf-8") as stream:
+            text = stream.read(LONGEST + 1)
+        if len(text) > LONGEST or any(len(line) > LONGEST // 16 for line in text.splitlines()):
+            raise ValueError("too long for a config")
+        return tomllib.loads(text)
     except OSError as error:
         raise InputError(
             f"cannot read the config file {file}: {error.strerror}; give an existing TOML file"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output"
         ) from None

@@ -6,6 +6,7 @@ saved just before it serves). With other epochs than before, schedules keep thei
 """
 
 import logging
+import os
 from pathlib import Path
 
 from natgrad import config
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 def fresh(settings: config.Config) -> Session:
     """A session at step zero; a user's own file by its full path, so that the run is good from anywhere."""
     name = Path(settings.data.name)
-    if is_file(name):
+    if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
         whole = settings.data.model_copy(update={"name": str(name.resolve())})
         settings = settings.model_copy(update={"data": whole})
     return Session.begin(settings, dataset(settings))
@@ -57,14 +58,6 @@ def dataset(settings: config.Config) -> Dataset:
         split_seed=chosen.split_seed,
         image_shape=chosen.image_shape,
     )
-
-
-def is_file(path: Path) -> bool:
-    """Whether a file is there; a name too long for the system is none."""
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _stored(place: Path, settings: config.Config) -> states.Stored:

@@ -19,6 +19,7 @@ from natgrad.errors import InputError
 
 UNSIGNED_BYTE = 8  # the IDX code of the only element type MNIST uses
 AGAIN = "get the file again"
+SMALL, RATIO = 32 << 20, 100  # an archive may unpack to so many bytes, or to so many times its own size
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -43,7 +44,7 @@ def inflate(path: Path) -> bytes:
         raise InputError(f"expected a gzip file, {path} cannot be unpacked ({error}); {AGAIN}") from error
 
 
-def fill(raw: bytes, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
+def fill(raw: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
     """The array of this shape, if the bytes are exactly as many as it needs and more than none."""
     declared = math.prod(shape) * dtype.itemsize
     if declared != len(raw) or any(length < 0 for length in shape):
@@ -80,7 +81,7 @@ def parse_npy(raw: bytes, what: str) -> np.ndarray:
         raise InputError(
             f"expected numbers, {what} holds Python objects or records; save an array of numbers"
         )
-    body = raw[stream.tell() :]
+    body = memoryview(raw)[stream.tell() :]
     return fill(body, dtype, shape[::-1], what).T if by_column else fill(body, dtype, shape, what)
 
 
@@ -88,7 +89,10 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a .npz file by name."""
     try:
         with zipfile.ZipFile(path) as archive:
+            _refuse_bombs(archive, path)
             members = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
+    except InputError:
+        raise
     except (
         OSError,
         EOFError,
@@ -102,6 +106,21 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             f"expected an .npz file, {path} cannot be unpacked ({error}); get or save it again"
         ) from error
     return {name: parse_npy(raw, f"{name!r} of {path}") for name, raw in members.items()}
+
+
+def _refuse_bombs(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse what would unpack to far more than it is: only ordinary compression, and not a thousandfold."""
+    members = archive.infolist()
+    declared, real = sum(member.file_size for member in members), path.stat().st_size
+    if declared > max(SMALL, RATIO * real):
+        raise InputError(
+            f"expected an .npz that unpacks to at most {RATIO} times its size, {path} of {real} bytes would "
+            f"unpack to {declared}; save it with numpy.savez, which does not compress"
+        )
+    if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+        raise InputError(
+            f"expected an .npz as numpy writes it, {path} is compressed in another way; save it again"
+        )
 
 
 def read_packed(path: Path, visible: int) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ Rows are vectors, or images where the array has three dimensions. Values are mea
 its splits train, valid and test; whatever is missing is drawn by the split seed.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +53,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise InputError(
             f"expected a file ending in .npy, .npz or .csv, got {str(path)!r}; save the data as one of these"
         )
-    if not path.is_file():
+    if not os.path.isfile(path):  # which also takes a name too long for the system, unlike Path
         raise InputError(f"expected a data file at {path}, there is none; check the path")
     return named(formats.read_npz(path), path) if suffix == ".npz" else {"rows": readers[suffix](path)}
 
