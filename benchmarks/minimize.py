@@ -102,7 +102,7 @@ def read(path: Path) -> list[dict]:
 
 
 def summary(row: dict) -> tuple[str, str, str]:
-    """Median evaluations of the runs that arrived (infinite where most did not), success, median best value."""
+    """Median evaluations to the target (infinite where most did not arrive), arrivals, median best value."""
     used = [e if reached else np.inf for e, _, reached in row["runs"]]
     middle = np.median(used)
     arrived = sum(reached for *_, reached in row["runs"])

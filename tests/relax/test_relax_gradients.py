@@ -9,6 +9,7 @@ import pytest
 from laws import FAMILIES, support
 
 from natgrad.errors import InputError
+from natgrad.families.categorical import Categorical
 from natgrad.objectives import relaxation
 
 TOY = relaxation.polynomial({(0,): 1.0, (1,): 2.0, (0, 1): 3.0})
@@ -86,6 +87,33 @@ def test_damped_natural_gradient_is_the_same_in_both_spaces():
     fisher = centred.T @ centred / 5 + 0.3 * jnp.eye(9)
     expected = jnp.linalg.solve(fisher, centred.T @ (values - values.mean()) / 5)
     close(relaxation.natural_from_samples(values, statistics, 0.3), expected, 1e-10)
+
+
+def test_natural_ascent_of_polarization_ends_with_two_outcomes_and_descent_with_one():
+    family = Categorical(4)
+
+    @jax.jit
+    def climb(theta, sign):
+        def step(_, theta):
+            slope = jax.grad(lambda t: relaxation.polarization(family.probabilities(family.expectation(t))))
+            return theta + sign * jnp.linalg.solve(family.natural_fisher(theta), slope(theta))
+
+        return family.probabilities(family.expectation(jax.lax.fori_loop(0, 60, step, theta)))
+
+    start = jnp.array([0.5, 0.4, 0.1])
+    close(climb(start, 0.5), [0.5, 0.5, 0, 0], 1e-3)
+    close(climb(start, -0.5), [1, 0, 0, 0], 1e-3)
+
+
+def test_one_natural_step_in_eta_is_the_maximum_likelihood_estimate():
+    family, theta = FAMILIES["independence"]
+    data = family.sample(jax.random.key(0), theta, 50)
+    statistics = family.statistics(data).mean(axis=0)
+    value = relaxation.log_likelihood(family, statistics)
+    eta = family.expectation(0.3 * theta)
+    natural = jax.grad(value)(family.natural(eta))  # the gradient in theta is natural in eta
+    estimate = family.natural(eta + natural)
+    close(jax.grad(value)(estimate), jnp.zeros(3), 1e-12)
 
 
 def test_a_polynomial_of_degree_five_is_refused():

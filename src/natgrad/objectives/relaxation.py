@@ -132,3 +132,27 @@ def sampled_gradient(
     points = family.sample(key, theta, number)
     values = function(points)
     return values.mean(), covariance_gradient(values, family.statistics(points), family.expectation(theta))
+
+
+def polarization(chances: Float[Array, " outcome"]) -> Float[Array, ""]:
+    """POL(p) = sum p_i^2 (1 - p_i): zero where all agree, 1/4 at most, where two outcomes share everything.
+
+    >>> float(polarization(jnp.array([0.5, 0.5, 0.0])))
+    0.25
+    """
+    return jnp.sum(chances**2 * (1 - chances))
+
+
+def log_likelihood(
+    family: Family, statistics: Float[Array, " parameter"]
+) -> Callable[[Natural], Float[Array, ""]]:
+    """theta -> mean log-likelihood of data with mean statistics T: theta . T - psi(theta).
+
+    Its gradient in theta is T - eta, which is also its natural gradient in eta: there, one step of length one
+    is the maximum-likelihood estimate.
+    """
+
+    def value(theta: Natural) -> Float[Array, ""]:
+        return jnp.vdot(theta, statistics) - family.log_partition(theta)
+
+    return value

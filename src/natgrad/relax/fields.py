@@ -1,7 +1,7 @@
 """A strategy over {-1, +1}^n with interactions: annealing along the natural gradient in theta.
 
 The natural gradient in theta, Cov(T, T)^-1 Cov(f, T), is the least-squares fit of f by the statistics
-[slides]. Fits gather evidence over generations, with forgetting. Where f lies in the span of T the fit becomes
+[slides]. Fits gather evidence over generations, with forgetting. Where f lies in the span of T the fit is
 exact, theta goes to -beta f, and the flow's limit is the global minimum [foga2015]. A step has a fixed Fisher
 length, a fixed number of standard deviations of the fitted f. Points are Gibbs chains that go on.
 """

@@ -60,7 +60,7 @@ def _square(function: Polynomial) -> list[Panel]:
     member = Independence(2)
     grid = np.linspace(0.1, 0.9, 5)
     starts = np.array([(a, b) for a in grid for b in grid])
-    value, theta = enumerated(function, member), chart.natural_chart(member)
+    value, theta = enumerated(lambda points: function(points), member), chart.natural_chart(member)
 
     def in_mu(mu: Any) -> Any:
         return function(2 * mu - 1)
@@ -139,7 +139,18 @@ def _plane(function: Polynomial) -> list[Panel]:
         return (point[2] > 1e-6) & (point[2] * point[3] - point[4] ** 2 > 1e-12)
 
     fields, names = (jax.grad(expected), natural), (r"$\mu_1$", r"$\mu_2$")
-    return [Panel("means", function, fields, (-2.0, 2.0, -2.0, 2.5), starts, (5.0, 1e4), names, (None, cone))]
+    return [
+        Panel(
+            "means",
+            lambda point: function(point),
+            fields,
+            (-2.0, 2.0, -2.0, 2.5),
+            starts,
+            (5.0, 1e4),
+            names,
+            (None, cone),
+        )
+    ]
 
 
 def draw_ball(out: Path, radius: float = 0.02) -> dict[str, Any]:

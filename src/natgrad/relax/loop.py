@@ -64,9 +64,9 @@ def decode(plan: Plan, points: Float[Array, "point variable"]) -> Float[Array, "
 
 def reflect(points: Array, low: np.ndarray, high: np.ndarray) -> Array:
     """Fold the line into [low, high] like a paper strip: inside nothing changes, and f stays continuous."""
-    low, span = jnp.asarray(low, points.dtype), jnp.asarray(high - low, points.dtype)
-    folded = jnp.mod(points - low, 2 * span)
-    return low + jnp.minimum(folded, 2 * span - folded)
+    edge, span = jnp.asarray(low, points.dtype), jnp.asarray(high - low, points.dtype)
+    folded = jnp.mod(points - edge, 2 * span)
+    return edge + jnp.minimum(folded, 2 * span - folded)
 
 
 def ask(plan: Plan, key: PRNGKeyArray, progress: Progress) -> tuple[Any, Float[Array, "point variable"]]:

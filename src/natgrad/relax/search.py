@@ -28,6 +28,9 @@ _ended = functools.partial(jax.jit, static_argnums=0)(loop.ended)
 class Search:
     """A search in progress. All arithmetic is in float64, whatever JAX's default."""
 
+    progress: loop.Progress
+    key: jax.Array
+
     def __init__(
         self,
         start: Any,
