@@ -140,7 +140,7 @@ def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
 def test_every_portion_draws_anew():
     model = machine((3, 2))
     visible = jnp.tile(every_row(model)[0][:, :1], (1, 501))
-    got = importance.log_likelihood(jax.random.key(2), model, visible, samples=3)
+    got = importance.log_likelihood(jax.random.key(2), model, visible, samples=30)
     assert got.rows[0] != got.rows[500]
 
 

@@ -5,16 +5,20 @@ both, only the numbers fed to the next layer differ [nrws eq. 16, 21]. Everythin
 logits: no probability is ever clipped. Arrays are [unit, sample, row] (see `natgrad.core`).
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.tree import pytree
 
 Initializer = Callable[..., Array]
 Values = Float[Array, "unit sample row"]
+
+FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
 
 
 class Coding(NamedTuple):
@@ -46,9 +50,7 @@ class Layer:
 
 def logits(layer: Layer, inputs: Values) -> Values:
     """W h + b for every row."""
-    units, samples, rows = inputs.shape
-    product = layer.weight @ inputs.reshape(units, samples * rows)
-    return product.reshape(-1, samples, rows) + layer.bias[:, None, None]
+    return (layer.weight @ flat(inputs) + layer.bias[:, None]).reshape(-1, *inputs.shape[1:])
 
 
 def gradient(inputs: Values, residuals: Values) -> Layer:
@@ -58,21 +60,62 @@ def gradient(inputs: Values, residuals: Values) -> Layer:
     first: the first recognition layer sees only as many inputs as there are data rows.
     """
     if inputs.shape[1] != residuals.shape[1]:
-        residuals = residuals.sum(axis=1, keepdims=True)
-    flat = residuals.reshape(residuals.shape[0], -1)
-    return Layer(flat @ inputs.reshape(inputs.shape[0], -1).T, flat.sum(axis=1))
+        residuals = sum(residuals[:, s : s + 1] for s in range(residuals.shape[1]))
+    columns = flat(residuals)
+    return Layer(columns @ flat(inputs).T, columns @ jnp.ones_like(columns[0]))
 
 
 def log_prob(logit: Values, on: Values) -> Float[Array, "sample row"]:
-    """The log-probability of a layer's values: the sum over units of y a - log(1 + exp a).
+    """The log-probability of a layer's values: the sum over units of y a - log(1 + exp a)."""
+    shape = jnp.broadcast_shapes(logit.shape, on.shape)[1:]
+    wide, values = flat(spread(logit, shape[0])), flat(spread(on, shape[0]))
+    linear = _total(values * wide - jnp.maximum(wide, 0))
+    return linear.reshape(shape) - _log_product(1 + _tail(flat(logit))).reshape(logit.shape[1:])
 
-    The logarithms of many units are taken at once, as the logarithm of a product of factors
-    1 + exp(-|a|) in [1, 2]; a hundred of them cannot overflow.
+
+def _log_product(factors: Float[Array, "unit draw"]) -> Float[Array, " draw"]:
+    """The sum over units of the logarithms of factors in [1, 2], up to sixteen units to a logarithm."""
+    units = factors.shape[0]
+    side = min(units, max(2, -(-units // 16)))  # rows that are left for the logarithm
+    parts = [factors[start : start + side] for start in range(0, units, side)]
+    missing = side - parts[-1].shape[0]
+    parts[-1] = jnp.concatenate([parts[-1], jnp.ones_like(factors[:missing])])
+    return _total(jnp.log(functools.reduce(jnp.multiply, parts)))
+
+
+def _total(terms: Float[Array, "unit draw"]) -> Float[Array, " draw"]:
+    """The sum over units, as a matrix product: the compiler makes a reduction's operands one by one."""
+    return jnp.ones_like(terms[:, 0]) @ terms
+
+
+def flat(values: Values) -> Float[Array, "unit draw"]:
+    """Samples and rows as one axis: loops over two axes of which one is broadcast run much slower."""
+    return values.reshape(values.shape[0], -1)
+
+
+def spread(values: Values, samples: int) -> Values:
+    """The values of data rows, which all samples share, once for every sample.
+
+    Copied by a product with a row of identities, for the same reason as in `stored`.
     """
-    linear = (on * logit - jnp.maximum(logit, 0)).sum(axis=0)
-    factors = 1 + _tail(logit)
-    chunks = [factors[start : start + 100] for start in range(0, logit.shape[0], 100)]
-    return linear - sum(jnp.log(jnp.prod(chunk, axis=0)) for chunk in chunks)
+    units, shared, rows = values.shape
+    if shared == samples or rows == 1:
+        return values
+    if rows > FEW_ROWS:
+        return jnp.broadcast_to(values, (units, samples, rows))
+    copies = np.tile(np.eye(rows, dtype=values.dtype), samples)
+    return (flat(values) @ copies).reshape(units, samples, rows)
+
+
+def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
+    """The same numbers, made once: the compiler does not repeat what is behind a matrix product.
+
+    It would otherwise compute a small array anew for every element that it is combined with;
+    `optimization_barrier` does not stop it on a CPU.
+    """
+    if array.shape[-1] > FEW_ROWS:
+        return array
+    return array @ np.eye(array.shape[-1], dtype=array.dtype)
 
 
 def probability(logit: Array) -> Array:
@@ -82,8 +125,16 @@ def probability(logit: Array) -> Array:
 
 
 def draw(uniform: Values, logit: Values, coding: Coding) -> Values:
-    """Values of a layer with the given logits, from uniform numbers in [0, 1)."""
-    return coding.value(uniform < probability(logit), logit.dtype)  # ~ Bernoulli(sigmoid(logit))
+    """Values of a layer with the given logits, from uniform numbers in [0, 1).
+
+    The last operation is a division of 0 or +-x by x, which is exact, and which no compiler repeats,
+    with all that stands before it, in every place where the values are used.
+    """
+    logit, chance = flat(spread(logit, uniform.shape[1])), flat(uniform)
+    tail = _tail(logit)
+    on = chance * (1 + tail) < jnp.where(logit >= 0, 1, tail)  # ~ Bernoulli(sigmoid(logit))
+    x = 1 + chance
+    return (coding.value(on, x.dtype) * x / x).reshape(uniform.shape)
 
 
 def _tail(logit: Array) -> Array:

@@ -22,9 +22,6 @@ from natgrad.tree import map_layers, pytree, static
 GLOROT = jax.nn.initializers.glorot_normal(in_axis=1, out_axis=0)  # truncated, variance 2 / (in + out)
 
 
-PORTIONS = 2  # turns of the loop that makes uniform numbers
-
-
 @pytree
 class Helmholtz:
     """Two sigmoid belief networks over the same units."""
@@ -50,6 +47,11 @@ class Pass(NamedTuple):
     values: tuple[Values, ...]
     generation: tuple[Values, ...]
     recognition: tuple[Values, ...]
+
+    @property
+    def samples(self) -> int:
+        """Draws per row."""
+        return self.values[-1].shape[1]
 
 
 def helmholtz(
@@ -108,7 +110,7 @@ def dream(key: PRNGKeyArray, model: Helmholtz, samples: int, rows: int) -> Pass:
 
 def log_joint(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
     """log p(x, h) of every draw [nrws eq. 15]."""
-    on = tuple(model.coding.on(value) for value in drawn.values)
+    on = tuple(model.coding.on(bernoulli.spread(value, drawn.samples)) for value in drawn.values)
     return sum(map_layers(bernoulli.log_prob, drawn.generation, on), jnp.zeros(()))
 
 
@@ -126,14 +128,7 @@ def log_weights(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
 def _uniforms(
     key: PRNGKeyArray, sizes: Sequence[int], samples: int, rows: int, dtype: jnp.dtype
 ) -> list[Array]:
-    """Uniform numbers for several layers, from one call: many calls compile slowly.
-
-    They are made in a loop of two turns, which the compiler cannot copy into every user of a number:
-    drawing the same numbers again and again was a fifth of a step.
-    """
-    keys = jax.random.split(key, PORTIONS)
-    rows_each = -(-sum(sizes) // PORTIONS)
-    portions = jax.lax.map(lambda k: jax.random.uniform(k, (rows_each, samples, rows), dtype), keys)
-    numbers = portions.reshape(-1, samples, rows)
+    """Uniform numbers for several layers, from one call: many calls compile slowly."""
+    numbers = jax.random.uniform(key, (sum(sizes), samples * rows), dtype)
     edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    return [numbers[start:stop] for start, stop in pairwise(edges)]
+    return [numbers[start:stop].reshape(-1, samples, rows) for start, stop in pairwise(edges)]

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad import tree
 from natgrad.core import Estimate, Objective, stateless
 from natgrad.models import bernoulli, helmholtz
-from natgrad.models.bernoulli import Coding, Layer, Values
+from natgrad.models.bernoulli import Coding, Layer, Values, flat, spread, stored
 from natgrad.models.helmholtz import Helmholtz, Pass
 from natgrad.tree import map_layers
 
@@ -82,11 +82,11 @@ def sleep_only(samples: int, share: float) -> Objective:
 def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
     """The loss gradient of a whole machine from the draws of both phases."""
     samples, rows = drawn.weights.shape
-    prior, generation = _generation(model, drawn.wake, drawn.weights / rows)
+    prior, generation = _generation(model, drawn.wake, stored(drawn.weights / rows))
     dreamt = shares.sleep / (samples * rows)
     recognition = _recognition(model, drawn.dreams, jnp.asarray(dreamt))  # [nrws eq. 11]
     if shares.wake:
-        weights = shares.wake * (drawn.weights - shares.baseline / samples) / rows
+        weights = stored(shares.wake * (drawn.weights - shares.baseline / samples) / rows)
         woken = _recognition(model, drawn.wake, weights)  # [nrws eq. 10]
         recognition = jax.tree.map(jnp.add, woken, recognition) if shares.sleep else woken
     return Helmholtz(prior, generation, recognition, model.coding)
@@ -105,4 +105,11 @@ def _recognition(model: Helmholtz, drawn: Pass, weights: Array) -> tuple[Layer, 
 
 def _residual(coding: Coding, weights: Array) -> Callable[[Values, Values], Values]:
     """The gradient of -log p with respect to a logit, sigmoid(a) - y in either coding, times weights."""
-    return lambda logit, value: weights * (bernoulli.probability(logit) - coding.on(value))
+
+    def residual(logit: Values, value: Values) -> Values:
+        units, samples, rows = jnp.broadcast_shapes(logit.shape, value.shape)
+        chance = flat(spread(bernoulli.probability(logit), samples))
+        wrong = chance - coding.on(flat(spread(value, samples)))
+        return (weights.reshape(-1) * wrong).reshape(units, samples, rows)
+
+    return residual
