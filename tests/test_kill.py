@@ -78,12 +78,12 @@ def arrays(run):
     return newest.name, newest.read_bytes()
 
 
-def wait(run, step, seconds=60):
+def wait(run, step, seconds=600):
     """Until a state of that step or a later one is there."""
     end = time.monotonic() + seconds
     while not any(int(path.stem[:10]) >= step for path in states.manifests(run)):
         assert time.monotonic() < end, f"step {step} was not reached"
-        time.sleep(0.001)
+        time.sleep(0.002)
 
 
 def seen(run):
@@ -106,7 +106,7 @@ def test_twenty_kills(tmp_path, launch):
         process, status = launch(**order, out=str(run))
         if number % 5 == 0:
             while not (run / "config.toml").exists():
-                time.sleep(0.001)
+                time.sleep(0.002)
             time.sleep(draw.uniform(0, 1.0))  # while it compiles, or evaluates for the first time
         else:
             wait(run, draw.randrange(EPOCHS * PER_EPOCH - 10))

@@ -1,7 +1,9 @@
 """Run folders: written whole, read back exactly, and honest about damage."""
 
 import json
+import re
 from collections import namedtuple
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -195,3 +197,17 @@ def test_the_environment_is_json():
     facts = json.loads(folder.json_line(environment.describe()))
     assert {"python", "natgrad", "jax", "numpy"} <= set(facts["versions"])
     assert facts["x64"] is True
+
+
+def test_every_message_of_the_documentation_has_a_test():
+    """Four words in a row of each message stand in some test."""
+    root = Path(__file__).parents[1]
+    plain = lambda text: " ".join(text.replace("\\", "").split())  # noqa: E731
+    tests = plain(" ".join(path.read_text("utf-8") for path in (root / "tests").rglob("test_*.py")))
+    table = (root / "docs/runs.md").read_text("utf-8").split("## Messages")[1]
+    messages = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
+    assert len(messages) > 15
+    for message in messages:
+        words = message.split()
+        runs = [" ".join(words[start : start + 4]) for start in range(max(1, len(words) - 3))]
+        assert any(each in tests for each in runs), message
