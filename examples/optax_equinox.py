@@ -11,7 +11,7 @@ model = eqx.nn.MLP(2, 1, 16, 1, activation=jnp.tanh, key=jax.random.key(0))
 params, static = eqx.partition(model, eqx.is_inexact_array)
 network = lambda p, x: jax.vmap(eqx.combine(p, static))(x)
 x = jax.random.normal(jax.random.key(1), (64, 2))
-t = jnp.sin(3 * x[:, :1]) * x[:, 1:]
+t = jnp.sin(x[:, :1]) * x[:, 1:]
 loss = lambda p: optax.l2_loss(network(p, x), t).mean()
 optimizer = optax.chain(natural_gradient(network, linear(), damping=1e-3), optax.scale_by_learning_rate(0.5))
 state, before = optimizer.init(params), loss(params)
