@@ -58,7 +58,7 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
         ),
         optax.clip_by_global_norm(1.0),
         optax.add_decayed_weights(1e-4),
-        optax.scale_by_learning_rate(optax.cosine_decay_schedule(0.5, 10)),
+        optax.scale_by_learning_rate(optax.cosine_decay_schedule(0.5, 30)),
     )
     value = lambda p: loss(task, p, rows)  # noqa: E731
 
@@ -68,7 +68,7 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
         updates, state = optimizer.update(gradients, state, p, inputs=rows.inputs, targets=rows.targets)
         return (optax.apply_updates(p, updates), state), before
 
-    run = jax.jit(lambda p: jax.lax.scan(step, (p, optimizer.init(p)), None, length=10))
+    run = jax.jit(lambda p: jax.lax.scan(step, (p, optimizer.init(p)), None, length=30))
     with jax.numpy_dtype_promotion("standard"):  # optax's schedules mix integers and floats
         (_, state), values = run(parameters)
     assert values[-1] < 0.5 * values[0]
