@@ -29,7 +29,7 @@ ARCHITECTURES = {
 }
 METHODS = {
     "rws": {"method": "rws"},
-    "nrws_fresh": {"method": "nrws", "metric.rows": 128},
+    "nrws_fresh": {"method": "nrws"},
     "nrws_frozen": {"method": "nrws", "refresh": 1000},
     "dnrws": {"method": "dnrws"},
 }
@@ -95,6 +95,13 @@ def direction_error(session, order, units: int = 24) -> float:
     return float(np.sqrt(wrong / total))
 
 
+def metric_mb(session) -> float:
+    """The memory of what a natural step keeps of the metric while it solves: rows, curvature, factors."""
+    _, info = jax.eval_shape(session.algorithm.step, session.key_steps, session.state, session.batch)
+    parts = jax.tree.leaves((info.evidence.fisher, info.evidence.factors))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in parts) / 2**20
+
+
 def measure(arch: str, steps: int, rounds: int) -> dict:
     data, layers = ARCHITECTURES[arch]
     dataset = load_data(data)
@@ -120,6 +127,8 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
     cpu = {name: statistics.median(c for _, c in pairs) for name, pairs in times.items()}
     return summary(arch, wall, cpu, compile_seconds) | {
         "direction_error": error,
+        "metric_mb": metric_mb(found["nrws_fresh"][0]),
+        "metric_frozen_mb": metric_mb(found["nrws_frozen"][0]),
         "steps": steps,
         "rounds": rounds,
     }
