@@ -215,3 +215,9 @@ def test_evaluations_stay_near_those_of_cma_es(name, optimised):
     ]
     assert all(run.success for run in runs)
     assert np.median([run.evaluations for run in runs]) < 1.33 * usual
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_few_variables_converge_too(size):
+    result = natgrad.minimize(jax.jit(lambda x: jnp.sum((x - 1) ** 2)), size, target=1e-10, budget=2000)
+    assert result.success

@@ -96,7 +96,8 @@ def test_adaptive_is_rank_one_and_rank_mu_to_first_order():
     normal = np.asarray(draws.origin)
     path = np.sqrt(rates.path * (2 - rates.path) * effective) * positive @ normal
     weight = positive + rates.negative * negative * size / (normal**2).sum(axis=1)
-    expected = (1 - rates.one - rates.rank * weight.sum()) * np.eye(size) + rates.one * np.outer(path, path)
+    kept = 1 - rates.one - rates.rank * (1 - rates.negative)
+    expected = kept * np.eye(size) + rates.one * np.outer(path, path)
     expected += rates.rank * (normal.T * weight) @ normal
     found = np.asarray(after.factor @ after.factor.T)
     tangent = expected - np.eye(size)

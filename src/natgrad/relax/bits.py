@@ -52,7 +52,7 @@ def stepping(
     population: int, size: int, utilities: np.ndarray, *, rate: float, margin: float | None = None
 ) -> Strategy:
     """eta + rate sum w (x - eta), kept a margin away from the vertices (by default 1 / n in probability)."""
-    limit = 1 - 2 * (1 / size if margin is None else margin)
+    limit = 1 - 2 * (usual_margin(size) if margin is None else margin)
 
     def tell(coins: Coins, draws: Draws, values: Values) -> Coins:
         weight = weights.shared(values, utilities)
@@ -60,6 +60,11 @@ def stepping(
         return coins._replace(eta=jnp.clip(moved, -limit, limit))
 
     return _strategy(population, size, tell)
+
+
+def usual_margin(size: int) -> float:
+    """How near a probability may come to 0 or 1: 1 / n, and 1 / 8 where variables are few."""
+    return 1 / max(size, 8)
 
 
 def pbil(population: int, size: int, *, rate: float = 0.1, parents: int = 2) -> Strategy:
@@ -80,7 +85,7 @@ def cga(size: int, *, steps: float) -> Strategy:
 def adaptive(population: int, size: int) -> Strategy:
     """Steps of a Fisher length that grows while steps agree and shrinks while they are noise [asng]."""
     utilities = weights.logarithmic(population)
-    limit = 1 - 2 / size
+    limit = 1 - 2 * usual_margin(size)
 
     def tell(coins: Coins, draws: Draws, values: Values) -> Coins:
         weight = weights.shared(values, utilities)
@@ -100,9 +105,9 @@ def adaptive(population: int, size: int) -> Strategy:
 
 
 def width(coins: Coins) -> Float[Array, ""]:
-    """The largest probability of the less likely value, less what a margin of 1 / n always leaves."""
+    """The largest probability of the less likely value, less what the margin always leaves."""
     free = (1 - jnp.abs(coins.eta)).max() / 2
-    return jnp.maximum(free - 1 / len(coins.eta), 0.0)
+    return jnp.maximum(free - usual_margin(len(coins.eta)), 0.0)
 
 
 def _strategy(population: int, size: int, tell: Callable[[Coins, Draws, Values], Coins]) -> Strategy:

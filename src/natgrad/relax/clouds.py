@@ -79,8 +79,8 @@ def adaptive(population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] |
         worse = worse * size / (normal**2).sum(axis=1)  # [cmatutorial eq. 46]
         drift = better @ normal
         path = (1 - rates.path) * cloud.path + np.sqrt(rates.path * (2 - rates.path) * effective) * drift
-        tangent = rates.one * _surplus(path[None], jnp.ones(1, path.dtype), whole)
-        tangent += rates.rank * _surplus(normal, better + worse, whole)
+        tangent = rates.one * _surplus(path[None], jnp.ones(1, path.dtype), 1.0, whole)
+        tangent += rates.rank * _surplus(normal, better + worse, 1 - rates.negative, whole)
         grown = jnp.exp(rates.path / rates.damping * (jnp.linalg.norm(path) / ordinary - 1))
         mean = cloud.mean + cloud.scale * _turn(cloud.factor, drift)
         factor = _project(_move(cloud.factor, tangent), graph)
@@ -102,7 +102,7 @@ def natural(
     def tell(cloud: Cloud, draws: Draws, values: Values) -> Cloud:
         normal = draws.origin
         weight = weights.shared(values, utilities) if assign is None else assign(values)
-        tangent = chosen * _surplus(normal, weight, whole)
+        tangent = chosen * _surplus(normal, weight, weight.sum(), whole)
         factor = exponential_factor(cloud.factor, tangent) if whole else cloud.factor * jnp.exp(tangent / 2)
         mean = cloud.mean + cloud.scale * _turn(cloud.factor, weight @ normal)
         return cloud._replace(mean=mean, factor=factor)
@@ -148,11 +148,11 @@ def width(cloud: Cloud) -> Float[Array, ""]:
     return cloud.scale * lengths.max()
 
 
-def _surplus(normal: Array, weight: Values, whole: bool) -> Array:
-    """sum w (z z^T - 1), or its diagonal."""
+def _surplus(normal: Array, weight: Values, total: float | Array, whole: bool) -> Array:
+    """sum w z z^T - total, or its diagonal; the total is that of the weights before their lengths were limited."""
     if not whole:
-        return weight @ (normal**2 - 1)
-    return (normal.T * weight) @ normal - weight.sum() * jnp.eye(normal.shape[1], dtype=normal.dtype)
+        return weight @ normal**2 - total
+    return (normal.T * weight) @ normal - total * jnp.eye(normal.shape[1], dtype=normal.dtype)
 
 
 def _turn(factor: Array, normal: Array) -> Array:

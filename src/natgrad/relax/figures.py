@@ -217,8 +217,9 @@ def _curves(axes: Any, found: list[flows.Flow], colour: str, label: str) -> None
         axes.plot(path.points[:, 0], path.points[:, 1], color=colour, lw=1.5, label=name)
         axes.plot(*path.points[0, :2], ".", color="0.2", ms=5)
         axes.plot(*path.points[-1, :2], "s", color=colour, ms=4)
-        if len(path.points) > 8:
-            at = len(path.points) // 6
+        steps = np.linalg.norm(np.diff(path.points[:, :2], axis=0), axis=1).cumsum()
+        if len(steps) > 8:
+            at = min(int(np.searchsorted(steps, 0.4 * steps[-1])), len(steps) - 1)
             axes.annotate(
                 "",
                 path.points[at + 1, :2],
