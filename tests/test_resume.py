@@ -172,7 +172,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(tmp_path, data, whole, case):
     assert finished.summary["steps"] == expected.summary["steps"]
 
 
-@pytest.mark.parametrize("chunks", [3, 14])
+@pytest.mark.parametrize("chunks", [pytest.param(3, marks=pytest.mark.slow), 14])
 def test_rows_after_the_saved_state_are_cut(tmp_path, data, whole, chunks):
     """Saved at evaluations only: up to two epochs of work are lost, and done again."""
     rare = {"training.save_seconds": 1e9}
@@ -217,9 +217,10 @@ def test_an_extension_that_was_killed_goes_on(tmp_path, data, whole):
     same(run, whole().folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
-    [{"optimizer.schedule": "linear"}, pytest.param(SLOW["deep, damping falls"], marks=pytest.mark.slow)],
+    [{"optimizer.schedule": "linear"}, SLOW["deep, damping falls"]],
     ids=["rate", "damping"],
 )
 def test_schedules_keep_their_length(tmp_path, data, whole, case):
@@ -251,6 +252,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(whole, caplog):
     assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.slow
 def test_a_training_that_stopped_early_is_finished(whole, caplog):
     run = whole(**EARLY)
     assert len(run.trace) < 13
@@ -335,7 +337,9 @@ def full(*args):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("call", ["fsync", pytest.param("replace", marks=pytest.mark.slow), "write"])
+@pytest.mark.parametrize(
+    "call", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("fsync", "replace")), "write"]
+)
 def test_a_full_disk_is_said_and_costs_nothing(tmp_path, data, whole, monkeypatch, call):
     """The disk fills up in the middle of training; what was saved stays, and goes on when there is room."""
     run = tmp_path / "run"
@@ -435,6 +439,7 @@ def test_a_second_signal_is_not_noted():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 def test_other_threads_train_without_signals(tmp_path, data, whole):
     done = []
     thread = threading.Thread(
