@@ -95,10 +95,13 @@ def test_a_good_guess_saves_iterations_and_the_exact_one_all():
     assert (done.result, done.iterations) == (whole.CONVERGED, 0)
 
 
-def test_phi_is_followed_and_martens_rule_is_its_definition():
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_phi_is_followed_and_martens_rule_is_its_definition(share):
     """The rule stops at the first i with i > k, phi_i < 0 and (phi_i - phi_{i-k}) / phi_i < k epsilon."""
     matrix, g, epsilon = symmetric(np.geomspace(1e-2, 1, 60)), np.asarray(right(60)), 1e-4
-    x, r, p, phi = np.zeros(60), g, g, [0.0]
+    x = share * np.linalg.solve(matrix, g)  # a warm start has a phi of its own
+    r = p = g - matrix @ x
+    phi = [0.5 * x @ matrix @ x - g @ x]
     for i in range(1, 100):
         length = (r @ r) / (p @ matrix @ p)
         x, after = x + length * p, r - length * matrix @ p
@@ -107,9 +110,9 @@ def test_phi_is_followed_and_martens_rule_is_its_definition():
         k = max(10, i // 10)
         if i > k and phi[i] < 0 and (phi[i] - phi[i - k]) / phi[i] < k * epsilon:
             break
-    found = jax.jit(
-        lambda g: conjugate_gradient(200, stop=little_progress(epsilon))(system(matrix), g, None)
-    )(jnp.asarray(g))
+    guess = jnp.asarray(share * np.linalg.solve(matrix, g)) if share else None
+    solve = conjugate_gradient(200, stop=little_progress(epsilon))
+    found = jax.jit(lambda g: solve(system(matrix), g, guess))(jnp.asarray(g))
     assert (found.iterations, found.result) == (i, whole.CONVERGED)
     assert 11 < i < 60  # the rule decided, not its edges
     np.testing.assert_allclose(found.value, x, rtol=1e-6, atol=1e-8 * np.abs(x).max())
