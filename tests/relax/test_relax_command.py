@@ -30,6 +30,7 @@ def test_minimize_is_resumable_and_draws_its_convergence(tmp_path, capsys):
     assert "has 3 variables, not 4" in wrong["error"]
 
 
+@pytest.mark.slow
 def test_minimize_takes_a_function_from_a_file(tmp_path, capsys):
     (tmp_path / "mine.py").write_text("def f(x):\n    return float((x[0] - 2) ** 2)\n")
     code, found = run(

@@ -41,6 +41,7 @@ def test_the_vanilla_flow_in_mu_leaves_the_square():
     assert all(path.left for path in found)
 
 
+@pytest.mark.slow
 def test_a_flow_over_a_family_that_spans_f_finds_the_global_minimum_from_the_other_basin():
     member = pairwise(2)
     field = flows.natural(enumerated(TOY, member), chart.natural_chart(member))
@@ -52,6 +53,7 @@ def test_a_flow_over_a_family_that_spans_f_finds_the_global_minimum_from_the_oth
     assert chances[1] / chances.sum() > 0.999
 
 
+@pytest.mark.slow
 def test_gaussian_flows_climb_to_the_maxima_and_their_basins_differ():
     member = gaussian.diagonal(1)
     used = deviation_chart(member)

@@ -131,6 +131,7 @@ def test_no_step_leaves_the_cone_however_long(scale):
         assert jnp.linalg.eigvalsh(matrix)[0] > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=3, max_size=3))
 def test_exponential_and_quadratic_factors_are_positive(entries):

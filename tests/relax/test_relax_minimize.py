@@ -70,6 +70,7 @@ def test_reflection_changes_nothing_inside():
     np.testing.assert_allclose(found, [[0.3, 2.5], [0.4, 2.8]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_mixed_binary_and_continuous_variables():
     def function(x):
         return float(np.sum(x[:4] != [1, 0, 0, 1]) + np.sum((x[4:] - 2) ** 2))
@@ -105,6 +106,7 @@ def test_a_pairwise_field_finds_the_ground_state_of_a_frustrated_ring():
     assert result.success
 
 
+@pytest.mark.slow
 def test_restarts_double_the_population_and_continue_the_count():
     @jax.jit
     def flat(x):
@@ -116,7 +118,7 @@ def test_restarts_double_the_population_and_continue_the_count():
     assert result.evaluations == loop.FLAT_GENERATIONS * 6 * (1 + 2 + 4)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("family", ["gaussian", pytest.param("bernoulli", marks=pytest.mark.slow)])
 def test_a_saved_search_continues_number_by_number(family, tmp_path):
     straight = Search(3, family=family, seed=5)
     for turn in range(6):
@@ -217,7 +219,7 @@ def test_evaluations_stay_near_those_of_cma_es(name, optimised):
     assert np.median([run.evaluations for run in runs]) < 1.33 * usual
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_few_variables_converge_too(size):
     result = natgrad.minimize(jax.jit(lambda x: jnp.sum((x - 1) ** 2)), size, target=1e-10, budget=2000)
     assert result.success

@@ -149,7 +149,7 @@ def width(cloud: Cloud) -> Float[Array, ""]:
 
 
 def _surplus(normal: Array, weight: Values, total: float | Array, whole: bool) -> Array:
-    """sum w z z^T - total, or its diagonal; the total is that of the weights before their lengths were limited."""
+    """sum w z z^T - total, or its diagonal; the total is that of the weights before they were limited."""
     if not whole:
         return weight @ normal**2 - total
     return (normal.T * weight) @ normal - total * jnp.eye(normal.shape[1], dtype=normal.dtype)
