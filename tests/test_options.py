@@ -124,8 +124,11 @@ def test_average_of_models():
     expected = state.model
     for turn in range(3):
         state, _ = method.step(jax.random.key(turn), state, batch)
-        expected = tree.blend(0.9, expected, state.model)
+        expected = tree.blend((1 + turn) / (10 + turn), expected, state.model)
     np.testing.assert_allclose(vector(state.average), vector(expected), rtol=1e-12)
+    late, _ = method.step(jax.random.key(9), state._replace(steps=jnp.asarray(500, jnp.int32)), batch)
+    expected = tree.blend(0.9, expected, late.model)
+    np.testing.assert_allclose(vector(late.average), vector(expected), rtol=1e-12)
 
 
 def test_half_exponent_weights():

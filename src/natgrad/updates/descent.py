@@ -9,7 +9,7 @@ whose loss or length is not finite is not taken, and says so.
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import NON_FINITE, TAKEN, Algorithm, Batch, Direction, Info, Model, Objective, State, finite
@@ -24,7 +24,8 @@ def descent(
 ) -> Algorithm:
     """Compose an objective, a direction and an optax optimiser into a training method.
 
-    With `average`, an exponential average of the models with that decay is kept for evaluation.
+    With `average`, an exponential average of the models is kept for evaluation: over about the last
+    tenth of the steps so far, and at most 1 / (1 - average) of them.
     """
 
     def init(key: PRNGKeyArray, model: Model, batch: Batch) -> State:
@@ -47,7 +48,7 @@ def descent(
         update, optimized = optimizer.update(move, state.optimizer, state.model)
         model = optax.apply_updates(state.model, update)
         taken = finite(estimate.value, tree.vdot(update, update))
-        mean = tree.blend(average, state.average, model) if average else ()
+        mean = tree.blend(_memory(average, state.steps), state.average, model) if average else ()
         after = State(model, carry, measured, optimized, state.steps + 1, mean)
         kept = state._replace(steps=state.steps + 1)
         result = jnp.where(taken, TAKEN, NON_FINITE)
@@ -55,3 +56,9 @@ def descent(
         return tree.select(taken, after, kept), info
 
     return Algorithm(init, step)
+
+
+def _memory(most: float, steps: Int[Array, ""]) -> Float[Array, ""]:
+    """How much of the average stays: little at first, when it is of the initial model only."""
+    count = steps.astype(jnp.zeros(()).dtype)
+    return jnp.minimum(most, (1 + count) / (10 + count))
