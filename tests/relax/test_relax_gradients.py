@@ -98,7 +98,7 @@ def test_natural_ascent_of_polarization_ends_with_two_outcomes_and_descent_with_
             slope = jax.grad(lambda t: relaxation.polarization(family.probabilities(family.expectation(t))))
             return theta + sign * jnp.linalg.solve(family.natural_fisher(theta), slope(theta))
 
-        return family.probabilities(family.expectation(jax.lax.fori_loop(0, 60, step, theta)))
+        return family.probabilities(family.expectation(jax.lax.fori_loop(0, 150, step, theta)))
 
     start = jnp.array([0.5, 0.4, 0.1])
     close(climb(start, 0.5), [0.5, 0.5, 0, 0], 1e-3)
