@@ -83,7 +83,7 @@ def test_paths_are_data_names():
 @pytest.mark.parametrize("name", get_args(config.OptimizerName))
 def test_adaptive_optimisers_start_at_smaller_rates_unless_told(name):
     rate = config.resolve({"optimizer": name, "method": "rws"}).optimizer.learning_rate
-    assert rate == config.OPTIMIZER_RATES.get(name, 0.1)
+    assert rate == config.OPTIMIZER_RATES.get(name, 0.2)
     assert config.resolve({"optimizer": name, "learning_rate": 0.3}).optimizer.learning_rate == 0.3
 
 
