@@ -96,6 +96,7 @@ def test_training_ends_with_one_json_line(trained, place, data):
     assert sorted(path.name for path in (place / "run").iterdir()) == [
         "config.toml",
         "environment.json",
+        "gallery",
         "samples.png",
         "state",
         "trace.jsonl",
