@@ -83,13 +83,13 @@ def test_paths_are_data_names():
 @pytest.mark.parametrize("name", get_args(config.OptimizerName))
 def test_adaptive_optimisers_start_at_smaller_rates_unless_told(name):
     rate = config.resolve({"optimizer": name, "method": "rws"}).optimizer.learning_rate
-    assert rate == config.OPTIMIZER_RATES.get(name, 0.2)
+    assert rate == config.OPTIMIZER_RATES.get(name, 0.1)
     assert config.resolve({"optimizer": name, "learning_rate": 0.3}).optimizer.learning_rate == 0.3
 
 
 def test_plain_methods_bear_a_larger_rate_than_natural_ones():
     rates = {name: config.resolve({"method": name}).optimizer.learning_rate for name in ("rws", "nrws")}
-    assert rates["rws"] == 0.2 > rates["nrws"]
+    assert rates["rws"] == 0.1 > rates["nrws"]
     assert config.resolve({"method": "rws", "learning_rate": 0.3}).optimizer.learning_rate == 0.3
 
 

@@ -66,7 +66,7 @@ class Metric(_Section):
     """
 
     generation: Literal["dreams", "wake", "reference", "none"] = "dreams"
-    recognition: Literal["dreams", "wake", "none"] = "wake"
+    recognition: Literal["dreams", "wake", "none"] = "dreams"
     rows: int = Field(128, ge=0)
     damping: PositiveFloat = 0.2
     final_damping: PositiveFloat | None = None
@@ -84,7 +84,7 @@ class Optimizer(_Section):
     """What is done with the direction; schedules run over the whole training, or `decay_steps`."""
 
     name: OptimizerName = "sgd"
-    learning_rate: PositiveFloat = 0.1
+    learning_rate: PositiveFloat = 0.05
     momentum: float = Field(0.9, ge=0, lt=1)
     schedule: Schedule = "constant"
     decay_steps: PositiveInt | None = None
@@ -104,15 +104,15 @@ class Training(_Section):
 class Evaluation(_Section):
     """How often (in epochs), on how many rows (0: all), with how many samples.
 
-    The model that is judged and used is an average of late ones, with a memory of at most
-    1 / (1 - `average`) steps (0: the last model itself). Training stops early after `patience`
+    With `average` the model that is judged and used is an average of late ones, with a memory of at
+    most 1 / (1 - `average`) steps; 0 is the last model itself. Training stops early after `patience`
     evaluations without a better validation loss (0: never).
     """
 
     every: PositiveInt = 10
     rows: int = Field(2000, ge=0)
     test_samples: PositiveInt = 100
-    average: float = Field(0.999, ge=0, lt=1)
+    average: float = Field(0.0, ge=0, lt=1)
     patience: int = Field(0, ge=0)
 
 
@@ -151,7 +151,7 @@ SHORT = {
 
 LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 PLAIN = ("ws", "rws", "bihm")
-PLAIN_RATE = 0.2
+PLAIN_RATE = 0.1
 OPTIMIZER_RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 
 
