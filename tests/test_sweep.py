@@ -178,8 +178,9 @@ def test_other_mistakes_are_said(file, capsys):
         read(file, "", base="sweep = 3\n" + BASE)
     with pytest.raises(InputError, match="unknown data set 'digist'"):
         plans.read(file("[data]\nname = ['digits', 'digist']\n"), {})
+    many = list(range(1, 102))
     with pytest.raises(InputError, match="expected at most 10000 settings, the lists make more"):
-        read(file, f"[data]\nsplit_seed = {list(range(10_001))}\n".replace("[data]\n", ""))
+        read(file, f"split_seed = {many}\n[optimizer]\nlearning_rate = {many}\n")
     path = file(DATA)
     with pytest.raises(InputError, match="workers: expected at least 1, got 0"):
         sweep(path, workers=0)
