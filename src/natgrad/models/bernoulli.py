@@ -60,7 +60,8 @@ def gradient(inputs: Values, residuals: Values) -> Layer:
     first: the first recognition layer sees only as many inputs as there are data rows.
     """
     if inputs.shape[1] != residuals.shape[1]:
-        residuals = sum(residuals[:, s : s + 1] for s in range(residuals.shape[1]))
+        parts = [residuals[:, turn : turn + 1] for turn in range(residuals.shape[1])]
+        residuals = functools.reduce(jnp.add, parts)
     columns = flat(residuals)
     return Layer(columns @ flat(inputs).T, columns @ jnp.ones_like(columns[0]))
 
