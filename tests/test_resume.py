@@ -426,7 +426,15 @@ def test_a_signal_stops_after_the_chunk_and_says_how_to_go_on(tmp_path, data, nu
     assert states.manifests(run)[0].stem == "0000000004"
 
 
-def test_a_second_signal_is_not_noted():
+@pytest.fixture
+def interruptible():
+    """Python's own handler of SIGINT, which a process started in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_second_signal_is_not_noted(interruptible):
     with noted() as stop:
         press()()
         assert stop.number == signal.SIGINT
