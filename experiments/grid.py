@@ -3,12 +3,15 @@
     python -m experiments.grid experiments/nrws_choices/config.toml [--workers 2]
 
 A trial is one `natgrad.train` in a process of its own, on a core of its own. Its curve is appended
-to a `.jsonl` file beside the config when it is done; trials found there are not run again.
+to a `.jsonl` file beside the config when it is done; trials found there are not run again. When the
+grid is done, every variant's best setting on validation data runs anew with the config's `winner_seeds`,
+which had no part in the choice.
 """
 
 import argparse
 import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -33,6 +36,27 @@ def trials(config: dict) -> list[dict]:
     return sorted(found, key=lambda trial: trial["seed"])
 
 
+def winners(config: dict, results: Path) -> list[dict]:
+    """The best setting of every variant, with the seeds that confirm it."""
+    asked = {key(trial) for trial in trials(config)}
+    best: dict[str, dict] = {}
+    for line in results.read_text().splitlines():
+        trial = json.loads(line)
+        before = best.get(trial["variant"])
+        if key(trial) in asked and (before is None or _reached(trial) > _reached(before)):
+            best[trial["variant"]] = trial
+    return [
+        {"variant": name, "settings": trial["settings"], "seed": seed}
+        for seed in config.get("winner_seeds", [])
+        for name, trial in best.items()
+    ]
+
+
+def _reached(trial: dict) -> float:
+    reached = trial["rows"][-1]["valid_ll"]
+    return reached if math.isfinite(reached) else -math.inf
+
+
 def key(trial: dict) -> str:
     return json.dumps([trial["variant"], trial["settings"], trial["seed"]], sort_keys=True)
 
@@ -49,10 +73,16 @@ def run(trial: dict) -> dict:
 
 
 def run_all(path: Path, workers: int) -> None:
+    """The grid, then its winners."""
+    config, results = tomllib.loads(path.read_text()), path.with_suffix(".jsonl")
+    run_missing(trials(config), results, workers)
+    run_missing(winners(config, results), results, workers)
+
+
+def run_missing(wanted: list[dict], results: Path, workers: int) -> None:
     """Keep every worker's core busy until all trials are done."""
-    results = path.with_suffix(".jsonl")
     done = {key(json.loads(line)) for line in results.read_text().splitlines()} if results.exists() else set()
-    waiting = [trial for trial in trials(tomllib.loads(path.read_text())) if key(trial) not in done]
+    waiting = [trial for trial in wanted if key(trial) not in done]
     print(f"{len(waiting)} trials to run, {len(done)} done", flush=True)
     running: dict[int, tuple[subprocess.Popen, dict]] = {}
     cores = sorted(os.sched_getaffinity(0))[-workers:]

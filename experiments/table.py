@@ -2,11 +2,13 @@
 
     python -m experiments.table experiments/nrws_choices/config.jsonl
 
-writes `<name>.md` and `<name>.png` beside the results. Values are means over seeds.
+writes `<name>.md` and `<name>.png` beside the results. Values are means over the seeds that confirm
+a setting (`winner_seeds` in `<name>.toml`), never over the seed that chose it, unless it ran alone.
 """
 
 import argparse
 import json
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,11 +17,21 @@ import numpy as np
 
 def grouped(path: Path) -> dict[str, dict[str, list[dict]]]:
     """Trials by variant and setting; a setting's trials differ in the seed only."""
+    config = path.with_suffix(".toml")
+    confirming = tomllib.loads(config.read_text()).get("winner_seeds", []) if config.exists() else []
     found: dict[str, dict[str, list[dict]]] = defaultdict(lambda: defaultdict(list))
     for line in path.read_text().splitlines():
         trial = json.loads(line)
         found[trial["variant"]][json.dumps(trial["settings"], sort_keys=True)].append(trial)
-    return found
+    return {
+        name: {setting: confirmed(trials, confirming) for setting, trials in settings.items()}
+        for name, settings in found.items()
+    }
+
+
+def confirmed(trials: list[dict], seeds: list[int]) -> list[dict]:
+    """The trials whose seed had no part in choosing the setting; all where there are none."""
+    return [trial for trial in trials if trial["seed"] in seeds] or trials
 
 
 def final(trials: list[dict], name: str) -> float:
