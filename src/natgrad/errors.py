@@ -18,6 +18,16 @@ class Diverged(InputError):
     """A training ran away again and again; its last good state is saved."""
 
 
+class Newer(InputError):
+    """A file is of a later version of natgrad than this one."""
+
+    def __init__(self, what: object, found: int, known: int) -> None:
+        super().__init__(
+            f"{what} was written by a newer natgrad (its format is {found}, this one knows {known}); "
+            "update natgrad to use it"
+        )
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that is not in a registry, with the nearest that are.
 

@@ -17,7 +17,7 @@ import numpy as np
 from natgrad.errors import InputError
 from natgrad.models.bernoulli import Coding, Layer
 from natgrad.models.helmholtz import Helmholtz
-from natgrad.records.state import named
+from natgrad.records.state import named, opened
 
 FORMAT = "natgrad-helmholtz-1"
 
@@ -59,10 +59,10 @@ def load(path: str | Path) -> Helmholtz:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     try:
-        with safe_open(path, framework="numpy") as file:
+        with opened(path) as file:
             about = file.metadata() or {}
             if about.get("format") != FORMAT:
                 raise InputError(
@@ -70,7 +70,9 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
                     "give one that `run.model.save` wrote"
                 )
             return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+    except InputError:
+        raise
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(
             f"cannot read {path} as safetensors ({error}); give a file that `run.model.save` wrote"
         ) from None

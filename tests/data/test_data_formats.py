@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import io
+import os
 import struct
 import zipfile
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from natgrad.data import formats
+from natgrad.data import formats, unread
 from natgrad.errors import InputError
 
 
@@ -72,9 +73,18 @@ def test_damaged_gzip(tmp_path):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-def test_npy_is_read_back(order, version):
-    array = np.asarray(np.linspace(0, 1, 6).reshape(2, 3), order=order)
-    np.testing.assert_array_equal(formats.parse_npy(npy_bytes(array, version=version), "x"), array)
+@pytest.mark.parametrize("piece", [1 << 20, 5], ids=["at once", "in pieces"])
+def test_npy_is_read_back(tmp_path, monkeypatch, order, version, piece):
+    monkeypatch.setattr(unread, "PIECE", piece)
+    array = np.asarray(np.linspace(0, 1, 12).reshape(4, 3), order=order)
+    (tmp_path / "a.npy").write_bytes(npy_bytes(array, version=version))
+    np.testing.assert_array_equal(formats.read_npy(tmp_path / "a.npy"), array)
+
+
+@pytest.mark.parametrize("array", [np.array(3.0), np.arange(3), np.zeros((2, 2, 2, 2))], ids=["0d", "1d", "4d"])
+def test_npy_of_any_dimension(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    np.testing.assert_array_equal(formats.read_npy(tmp_path / "a.npy"), array)
 
 
 def test_damaged_npy(tmp_path):
@@ -96,11 +106,34 @@ def test_damaged_npy(tmp_path):
             formats.read_npy(tmp_path / "a.npy")
 
 
-def test_declared_size_is_not_allocated():
+def test_declared_size_is_not_allocated(tmp_path):
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000, 784), }\n"
     raw = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(64)
+    (tmp_path / "a.npy").write_bytes(raw)
     with pytest.raises(InputError, match=r"expected 6272000000000000000 bytes .* got 64"):
-        formats.parse_npy(raw, "x")
+        formats.read_npy(tmp_path / "a.npy")
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((2, 3)))
+    array = unread.open_npy(tmp_path / "a.npy")
+    os.truncate(tmp_path / "a.npy", 150)
+    with pytest.raises(InputError, match=r"expected 26 more bytes in .*a.npy, it ends before them; get"):
+        array.whole()
+
+
+def test_archives_of_too_many_arrays_and_too_long_directories_are_said(tmp_path):
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(101):
+            archive.writestr(f"{number}.npy", b"")
+    with pytest.raises(InputError, match=r"expected at most 100 arrays in .*, got 101; save those"):
+        formats.read_npz(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(40):
+            archive.writestr(f"{number:030000d}.npy", b"")
+    with pytest.raises(InputError, match=r"cannot be unpacked \(its directory of \d+ bytes is too long\)"):
+        formats.read_npz(path)
 
 
 def test_damaged_npz(tmp_path):

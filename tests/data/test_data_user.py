@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from natgrad.data import load
+from natgrad.data import load, splits, table, unread
 from natgrad.errors import InputError
 
 RANDOM = np.random.default_rng(0)
@@ -203,6 +203,34 @@ def test_mistakes_in_a_table_are_said(tmp_path, text, match):
     with pytest.raises(InputError, match=match) as caught:
         load(csv(tmp_path, text))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("piece", [40, 200])
+def test_tables_are_read_in_portions(tmp_path, monkeypatch, piece):
+    monkeypatch.setattr(table, "PIECE", piece)
+    text = "a,b\n" + "".join(f"{a},{b}\n" for a, b in BITS[:, :2])
+    assert together(load(csv(tmp_path, text))) == sorted(BITS[:, :2].tolist())
+    with pytest.raises(InputError, match=r"got others \(the number of columns changed from 2 to 1"):
+        load(csv(tmp_path, text + "1\n"))
+    with pytest.raises(InputError, match=rf"got others \(a line of more than {piece} characters\); correct"):
+        load(csv(tmp_path, text + "1" * (piece + 1)))
+
+
+def test_rows_that_are_too_wide_are_said(tmp_path):
+    with pytest.raises(InputError, match=r"expected rows of at most 1048576 values in .*, got 1048577; make"):
+        load(npy(tmp_path, np.zeros((3, (1 << 20) + 1), np.uint8)))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_wide_arrays_come_back_whole(tmp_path, monkeypatch, order):
+    """Blocks of a row, moved a column at a time: the same rows with their labels."""
+    monkeypatch.setattr(unread, "PIECE", 4096)
+    monkeypatch.setattr(splits, "MOVED", 1)
+    rows = np.asarray(RANDOM.random((40, 300)), order=order)
+    data = load(npz(tmp_path, rows=rows, labels=np.arange(40)))
+    whole = np.concatenate([data.train, data.valid, data.test])
+    marks = np.concatenate([data.labels[name] for name in ("train", "valid", "test")])
+    np.testing.assert_array_equal(whole, np.ceil(rows[marks] * 255 - 0.5))
 
 
 def test_table_that_is_no_text(tmp_path):

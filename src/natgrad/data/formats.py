@@ -5,21 +5,17 @@ nothing is ever unpickled. Three formats: IDX (MNIST), .npy, and .npz (a zip of 
 """
 
 import gzip
-import io
-import math
 import struct
-import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from natgrad.data.unread import AGAIN, check_size, open_npy, open_npz
 from natgrad.errors import InputError
 
 UNSIGNED_BYTE = 8  # the IDX code of the only element type MNIST uses
-AGAIN = "get the file again"
-SMALL, RATIO = 32 << 20, 100  # an archive may unpack to so many bytes, or to so many times its own size
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -44,83 +40,20 @@ def inflate(path: Path) -> bytes:
         raise InputError(f"expected a gzip file, {path} cannot be unpacked ({error}); {AGAIN}") from error
 
 
-def fill(raw: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
+def fill(raw: bytes, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
     """The array of this shape, if the bytes are exactly as many as it needs and more than none."""
-    declared = math.prod(shape) * dtype.itemsize
-    if declared != len(raw) or any(length < 0 for length in shape):
-        raise InputError(
-            f"expected {declared} bytes for the shape {shape} declared in {what}, got {len(raw)}; {AGAIN}"
-        )
-    if not raw:
-        raise InputError(f"expected data in {what}, its shape {shape} holds none; give a file with rows")
+    check_size(shape, dtype, len(raw), what)
     return np.frombuffer(raw, dtype).reshape(shape)
 
 
 def read_npy(path: Path) -> np.ndarray:
     """The array of a .npy file."""
-    try:
-        return parse_npy(path.read_bytes(), str(path))
-    except OSError as error:
-        raise InputError(
-            f"expected a readable file, {path} is not ({error.strerror}); check its permissions"
-        ) from error
-
-
-def parse_npy(raw: bytes, what: str) -> np.ndarray:
-    """The array in the bytes of a .npy file; arrays of Python objects are refused."""
-    stream = io.BytesIO(raw)
-    try:
-        version = np.lib.format.read_magic(stream)
-        header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, by_column, dtype = header(stream)
-    except Exception as error:  # numpy's parser of a damaged header fails in many ways
-        raise InputError(f"expected a numpy array, {what} has a damaged header; save it again") from error
-    if dtype.kind in "OV":
-        raise InputError(
-            f"expected numbers, {what} holds Python objects or records; save an array of numbers"
-        )
-    body = memoryview(raw)[stream.tell() :]
-    return fill(body, dtype, shape[::-1], what).T if by_column else fill(body, dtype, shape, what)
+    return open_npy(path).whole()
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a .npz file by name."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _refuse_bombs(archive, path)
-            members = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
-    except InputError:
-        raise
-    except (
-        OSError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        raise InputError(
-            f"expected an .npz file, {path} cannot be unpacked ({error}); get or save it again"
-        ) from error
-    return {name: parse_npy(raw, f"{name!r} of {path}") for name, raw in members.items()}
-
-
-def _refuse_bombs(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse what would unpack to far more than it is: only ordinary compression, and not a thousandfold."""
-    members = archive.infolist()
-    declared, real = sum(member.file_size for member in members), path.stat().st_size
-    if declared > max(SMALL, RATIO * real):
-        raise InputError(
-            f"expected an .npz that unpacks to at most {RATIO} times its size, {path} of {real} bytes would "
-            f"unpack to {declared}; save it with numpy.savez, which does not compress"
-        )
-    if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
-        raise InputError(
-            f"expected an .npz as numpy writes it, {path} is compressed in another way; save it again"
-        )
+    """All arrays of a .npz file by name, whatever they unpack to: for files whose checksum is known."""
+    return {name: array.whole() for name, array in open_npz(path).items()}
 
 
 def read_packed(path: Path, visible: int) -> dict[str, np.ndarray]:

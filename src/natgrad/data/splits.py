@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from natgrad.errors import InputError
 
 SPLITS = ("train", "valid", "test")
+MOVED = 8 << 20  # bytes of rows that are moved at a time
 Indices = Sequence[NDArray[np.intp]]
 
 
@@ -73,9 +74,26 @@ def published(rows: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray] |
     return Parts(dict(rows), dict(labels) if labels else None, {"kind": "published"})
 
 
+def apart(rows: np.ndarray, indices: Indices) -> list[np.ndarray]:
+    """The parts of an array whose rows they hold between them: rows move within the array, if it may be written.
+
+    >>> [part.tolist() for part in apart(np.array([[0], [1], [2]]), (np.array([2, 0]), np.array([1])))]
+    [[[2], [0]], [[1]]]
+    """
+    order, ends = np.concatenate(indices), np.cumsum([len(index) for index in indices])[:-1]
+    if not rows.flags.writeable:
+        return np.split(rows[order], ends)
+    step = max(1, MOVED // len(rows))
+    for start in range(
+        0, rows.shape[1], step
+    ):  # a few columns at a time: a copy of all takes its memory again
+        rows[:, start : start + step] = rows[order, start : start + step]
+    return np.split(rows, ends)
+
+
 def drawn(rows: np.ndarray, labels: np.ndarray | None, indices: Indices, seed: int, how: str) -> Parts:
-    """All three splits taken out of one array."""
-    parts = {name: rows[index] for name, index in zip(SPLITS, indices, strict=True)}
+    """All three splits taken out of one array, which is theirs from then on."""
+    parts = dict(zip(SPLITS, apart(rows, indices), strict=True))
     marks = None if labels is None else {s: labels[i] for s, i in zip(SPLITS, indices, strict=True)}
     return Parts(parts, marks, seeded(parts, seed, how))
 
@@ -89,23 +107,32 @@ def carved(
     target: str,
     size: int,
 ) -> Parts:
-    """The source's splits, the missing one (`target`) drawn out of another (`source`)."""
+    """The source's splits, the missing one (`target`) drawn out of another (`source`), which is theirs then."""
     count = len(rows[source])
     if not 0 < size < count:
         raise InputError(
             f"expected more than {count} {source} rows to draw the {target} rows from; give more"
         )
-    kept, given = at_random(count, (count - size, size), seed)
-
-    def both(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {**arrays, source: arrays[source][kept], target: arrays[source][given]}
-
-    parts = both(rows)
-    return Parts(
-        parts, both(labels) if labels else None, seeded(parts, seed, f"{target} drawn from {source}")
-    )
+    indices = kept, given = at_random(count, (count - size, size), seed)
+    parts = {**rows, **dict(zip((source, target), apart(rows[source], indices), strict=True))}
+    marks = {**labels, source: labels[source][kept], target: labels[source][given]} if labels else None
+    return Parts(parts, marks, seeded(parts, seed, f"{target} drawn from {source}"))
 
 
 def seeded(parts: Mapping[str, np.ndarray], seed: int, how: str) -> dict[str, Any]:
     """The record of a split made here."""
     return {"kind": "seeded", "seed": seed, "sizes": [len(parts[name]) for name in SPLITS], "how": how}
+
+
+def evenly(marks: np.ndarray, size: int, seed: int) -> Indices:
+    """`size` of the rows, and the others: each mark has its share of both, as evenly as it goes.
+
+    >>> chosen, rest = evenly(np.repeat([0, 1], 7), 10, seed=0)
+    >>> len(rest), np.bincount(np.repeat([0, 1], 7)[chosen]).tolist()
+    (4, [5, 5])
+    """
+    count = len(marks)
+    order = generator(seed).permutation(count)
+    order = order[np.argsort(marks[order], kind="stable")]
+    places = np.arange(size) * count // size
+    return order[places], np.delete(order, places)

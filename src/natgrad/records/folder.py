@@ -8,6 +8,7 @@ Whatever is replaced is replaced whole: written to a temporary name, forced to t
 the trace grows in place; rows that a kill left behind its saved state are cut off on resuming.
 """
 
+import io
 import json
 import math
 import os
@@ -119,15 +120,19 @@ def trace(folder: Path) -> Iterator[dict[str, Any]]:
 
 def cut(folder: Path, rows: int) -> None:
     """Leave the first rows of the trace and nothing after them."""
-    path = folder / "trace.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    if len(lines) < rows or any(_row(line) is None or not line.endswith(b"\n") for line in lines[:rows]):
-        raise InputError(
-            f"{path} has fewer good rows than the {rows} that the saved state counts; "
-            "restore it from a copy, or train again"
-        )
-    if len(lines) > rows:
-        write(path, b"".join(lines[:rows]))
+    path, kept = folder / "trace.jsonl", 0
+    with path.open("rb") if path.exists() else io.BytesIO() as stream:
+        for _ in range(rows):
+            line = stream.readline()
+            if _row(line) is None or not line.endswith(b"\n"):
+                raise InputError(
+                    f"{path} has fewer good rows than the {rows} that the saved state counts; "
+                    "restore it from a copy, or train again"
+                )
+            kept += len(line)
+        more = stream.read(1)
+    if more:
+        write(path, path.read_bytes()[:kept])
 
 
 def json_line(value: Any) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from natgrad import generator
 from natgrad.models.helmholtz import Helmholtz, dream
 from natgrad.records.folder import write
+from natgrad.records.state import opened
 
 PICTURES, KEPT = 25, 24
 LARGEST = 1 << 24  # bytes of a file that can be one of ours: nothing larger is opened
@@ -40,14 +41,13 @@ def keep(folder: Path, step: int, model: Any) -> None:
 def pictures(folder: Path) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
     """(step, {"means", "samples"}) of every evaluation kept, in order; what is damaged is left out."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load
 
     for path in _files(folder / "gallery"):
         try:
             if path.stat().st_size > LARGEST:
                 continue
-            found = load(path.read_bytes())
-            means, samples = found["means"], found["samples"]
+            found = opened(path)
+            means, samples = found.get_tensor("means"), found.get_tensor("samples")
         except (OSError, ValueError, KeyError, TypeError, SafetensorError):
             continue
         if means.shape == samples.shape and means.ndim == 2 and means.dtype == samples.dtype == np.uint8:

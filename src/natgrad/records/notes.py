@@ -24,6 +24,7 @@ class Progress(BaseModel):
         best: the lowest validation loss; stale: evaluations since.
         lowest: the lowest mean loss of a chunk; jump: by how much a sound chunk may exceed it.
         divergences: how often the training went back, each time with a smaller step.
+        diverged: whether it was given up for that.
         seconds: seconds of training.
     """
 
@@ -39,6 +40,7 @@ class Progress(BaseModel):
     lowest: Loss = math.inf
     jump: Loss = math.inf
     divergences: int = Field(0, ge=0, le=100)
+    diverged: bool = False
     seconds: float = Field(0.0, ge=0)
 
 
@@ -48,6 +50,7 @@ class Notes(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     visible: int = Field(ge=1, lt=2**31)
+    outputs: Count = 0
     image_shape: tuple[int, int] | None = None
     summary: dict[str, Any] = {}
     checksums: dict[str, str] = {}

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, Newer
 from natgrad.records.folder import json_line, write
 
 T = TypeVar("T")
 KEPT = 2
 FORMATS = (1, 2)  # 1: natgrad 0.1.0, which had no seal
-LONGEST = 1 << 22  # bytes of a manifest, and of a header of arrays: ours have thousands
+LONGEST = 1 << 20  # bytes of a manifest, and of a header of arrays: ours have thousands
 _NAME = re.compile(r"(\d{10,18})(-unevaluated)?")
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,11 @@ def load(folder: Path, template: T) -> tuple[T, dict[str, Any]]:
 
 
 def newest(folder: Path, read: Callable[[Any], Any] = lambda notes: notes) -> Stored:
-    """The newest good state whose notes `read` takes (it returns None for others)."""
+    """The newest good state whose notes `read` takes (it returns None for others).
+
+    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor passed over: to go on from
+    the state before it would remove it.
+    """
     for manifest in manifests(folder):
         found = _open(manifest)
         if found is None:
@@ -93,7 +97,12 @@ def _age(manifest: Path) -> tuple[int, bool]:
 
 
 def _prune(place: Path, latest: Path) -> None:
-    """Keep the state just saved and the one before; newer ones are of a training that was taken back."""
+    """Keep the state just saved and the one before; newer ones are of a training that was taken back.
+
+    What a kill left half-written under a temporary name goes too: the run is locked, and it is nobody's.
+    """
+    for torn in place.glob(".*.tmp"):
+        torn.unlink(missing_ok=True)
     ordered = manifests(place.parent)
     rank = ordered.index(latest)
     for old in (*ordered[:rank], *ordered[rank + KEPT :]):
@@ -106,20 +115,29 @@ def _seal(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def opened(path: Path) -> Any:
+    """The arrays of a safetensors file, opened but not read; ValueError where its header is absurdly long."""
+    from safetensors import safe_open
+
+    with path.open("rb") as stream:
+        if int.from_bytes(stream.read(8), "little") > LONGEST:
+            raise ValueError("its header is too long")
+    return safe_open(path, "np")
+
+
 def _open(manifest: Path) -> tuple[Any, Any] | None:
     """A manifest's notes and its arrays, opened but not read; None where either is damaged."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     path = manifest.with_suffix(".safetensors")
     try:
         content = _contents(manifest)
         with path.open("rb") as stream:
-            if int.from_bytes(stream.read(8), "little") > LONGEST:
-                return None
-            stream.seek(0)
             if hashlib.file_digest(stream, "sha256").hexdigest() != content["sha256"]:
                 return None
-        return content["notes"], safe_open(path, "np")
+        return content["notes"], opened(path)
+    except Newer:
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError):
         return None
 
@@ -128,10 +146,13 @@ def _contents(manifest: Path) -> dict[str, Any]:
     if manifest.stat().st_size > LONGEST:
         raise ValueError("too long for a manifest")
     content = json.loads(manifest.read_bytes())
-    if content["format"] not in FORMATS:
-        raise ValueError("another format")
-    if content["format"] > 1 and content.pop("seal") != _seal(content):
+    number = content["format"]
+    if number != 1 and content.pop("seal") != _seal(content):
         raise ValueError("another seal")
+    if type(number) is int and number > FORMATS[-1]:
+        raise Newer(f"the state {manifest.stem} of {manifest.parent.parent}", number, FORMATS[-1])
+    if number not in FORMATS:
+        raise ValueError("another format")
     return content
 
 

@@ -1,0 +1,84 @@
+"""What a user's values mean, and their code: bytes in {0,1}, or grey bytes.
+
+Values are means in [0, 1], bytes 0..255 (uint8 only, so that counts are not mistaken for grey), or exactly
+{-1, +1}. All arrays of a file are looked at before any is coded, since they share one code; both are done
+block by block, so that no more is in memory than the bytes that are kept.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from natgrad.data.unread import Unread
+from natgrad.errors import InputError
+
+GREY = 255
+
+
+class Seen(NamedTuple):
+    """The lowest and the highest value, and whether all are in {0,1} or in {-1,+1}."""
+
+    low: float = np.inf
+    high: float = -np.inf
+    binary: bool = True
+    signed: bool = True
+
+    def also(self, block: np.ndarray) -> "Seen":
+        """With the values of a block."""
+        return Seen(
+            min(self.low, block.min()),
+            max(self.high, block.max()),
+            self.binary and bool(((block == 0) | (block == 1)).all()),
+            self.signed and bool(((block == -1) | (block == 1)).all()),
+        )
+
+
+def encode(rows: Mapping[str, Unread], path: Path) -> tuple[dict[str, np.ndarray], int]:
+    """All splits in one code: bytes in {0,1} with levels 1, or grey bytes with levels 255."""
+    seen = Seen()
+    for array in rows.values():
+        seen = look(array, seen)
+    code, levels = choose(seen, all(array.dtype == np.uint8 for array in rows.values()), path)
+    return {name: coded(array, code) for name, array in rows.items()}, levels
+
+
+def look(array: Unread, seen: Seen) -> Seen:
+    """What has been seen, with an array's values; those that are not finite are a mistake."""
+    for block in array.blocks():
+        if block.dtype.kind == "f" and not np.isfinite(block).all():
+            raise InputError(
+                f"expected finite numbers in {array.what}, got NaN or infinity; remove or replace them"
+            )
+        seen = seen.also(block)
+    return seen
+
+
+def choose(seen: Seen, are_bytes: bool, path: Path) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
+    """The code of values such as these, and its levels."""
+    if seen.signed and seen.low == -1:
+        return lambda block: block > 0, 1
+    if seen.binary:
+        return lambda block: block, 1
+    if are_bytes:
+        return lambda block: block, GREY
+    if seen.low < 0 or seen.high > 1:
+        raise InputError(
+            f"expected values in [0, 1], bytes 0..255 as uint8, or exactly -1 and +1 in {path}, "
+            f"got {seen.low:.9g} to {seen.high:.9g}; rescale them"
+        )
+    return to_bytes, GREY
+
+
+def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """An array's rows as bytes, [row, visible]."""
+    width = int(np.prod(array.shape[1:]))
+    return array.filled(
+        (array.shape[0], width), np.uint8, lambda block: code(block.reshape(len(block), width))
+    )
+
+
+def to_bytes(means: np.ndarray) -> np.ndarray:
+    """The nearest of 256 levels, halves down, so that rounding later still asks for more than 1/2."""
+    return np.ceil(means.astype(np.float64) * GREY - 0.5)
