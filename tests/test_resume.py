@@ -440,11 +440,59 @@ def test_a_second_signal_is_not_noted(interruptible):
         assert stop.number == signal.SIGINT
         with pytest.raises(KeyboardInterrupt):
             press()()
+    threads = threading.active_count()
     with noted(final=True) as stop:
         press(signal.SIGTERM)()
         assert stop.number == signal.SIGTERM
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.set_wakeup_fd(-1) == -1
+    assert threading.active_count() == threads
+
+
+# The command line in a process of its own. In its second chunk it is inside one long call that no signal
+# interrupts, as it would be in compiled steps, only longer.
+PATIENT = """
+import hashlib, sys
+from natgrad import session
+from natgrad.cli.main import main
+honest, count = session.Session._chunk, 0
+def chunk(self, *span):
+    global count
+    count += 1
+    if count == 2:
+        print("busy", flush=True)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)
+    return honest(self, *span)
+session.Session._chunk = chunk
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_second_signal_ends_a_process_at_once(place, tmp_path, data, whole, number):
+    """Without a traceback, in the middle of a chunk; what was saved before it is whole, and goes on."""
+    run = tmp_path / "run"
+    flags = [f"--{name.replace('_', '-') if '.' not in name else name}" for name in SETTINGS]
+    texts = [str(value).strip("(),") for value in SETTINGS.values()]
+    words = [word for pair in zip(flags, texts, strict=True) for word in pair]
+    cached = {"JAX_COMPILATION_CACHE_DIR": str(place / "xla"), "JAX_ENABLE_X64": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PATIENT, "train", "--data", data, "--out", str(run), "--quiet", *words],
+        env=os.environ | cached | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "busy\n"
+    process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)  # the first is for the end of the chunk
+    process.send_signal(number)
+    out, err = process.communicate(timeout=5)
+    assert (process.returncode, out, err) == (128 + number, "", "")
+    assert [path.stem for path in states.manifests(run)] == ["0000000002", "0000000000"]
+    natgrad.resume(run)
+    same(run, whole().folder)
 
 
 @pytest.mark.slow

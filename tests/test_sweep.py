@@ -13,6 +13,7 @@ import pytest
 from natgrad import config
 from natgrad.cli.main import main
 from natgrad.errors import InputError
+from natgrad.report.reading import locked
 from natgrad.sweep import plan as plans
 from natgrad.sweep import sweep
 from natgrad.sweep.pool import Pool
@@ -390,30 +391,48 @@ def test_a_real_trial_is_a_run_like_any_other(file):
 START = "import sys; from natgrad.cli.main import main; main(sys.argv[1:])"
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A folder with a sweep of two trials of some seconds each; its command but for --out; how it ends."""
+    place = tmp_path_factory.mktemp("long")
+    np.save(place / "own.npy", np.random.default_rng(0).integers(0, 2, (50, 6)).astype(np.uint8))
+    text = BASE.replace("epochs = 2", "epochs = 2000\nchunk = 5\nsave_seconds = 0.2") + DATA
+    text += "[model]\nlayers = [3]\n[optimizer]\nlearning_rate = [0.1, 0.2]\n[evaluation]\nevery = 500\n"
+    (place / "s.toml").write_text(text)
+    command = [sys.executable, "-c", START, "sweep", "s.toml", "--workers", "1", "--quiet", "--out"]
+    subprocess.run([*command, "whole"], check=True, cwd=place)
+    return place, command, finished(place / "whole")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_sweep_goes_on_as_if_it_had_not_been(file, number):
+def test_a_stopped_sweep_goes_on_as_if_it_had_not_been(long, number):
     """Stopped in the middle of a trial, continued: the same traces as without the stop, but for seconds."""
-    path = grid(file, [0.1, 0.2], "[evaluation]\nevery = 1000\n")
-    path.write_text(path.read_text().replace("epochs = 2", "epochs = 4000\nchunk = 5\nsave_seconds = 0.5"))
-    command = [sys.executable, "-c", START, "sweep", str(path), "--workers", "1", "--quiet", "--out"]
-    with subprocess.Popen([*command, "stopped"], stderr=subprocess.PIPE, text=True) as process:
-        end = time.monotonic() + 120
-        while not any(Path("stopped").glob("*/trace.jsonl")):
+    place, command, whole = long
+    name = f"stopped-{number}"
+    with subprocess.Popen([*command, name], stderr=subprocess.PIPE, text=True, cwd=place) as process:
+        end = time.monotonic() + 240
+        while not any((place / name).glob("*/state/00000000[1-9]*.json")):
             assert time.monotonic() < end
-            time.sleep(0.1)
-        time.sleep(1.5)
+            time.sleep(0.05)
         process.send_signal(number)
         _, err = process.communicate(timeout=90)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     if number != signal.SIGKILL:
-        assert err == "natgrad: interrupted; the same command goes on with stopped\n"
-    time.sleep(3)  # an orphaned worker notices
-    assert not finished("stopped")
-    subprocess.run([*command, "stopped"], check=True)
-    subprocess.run([*command, "whole"], check=True)
-    assert len(finished("stopped")) == 2
-    assert finished("stopped") == finished("whole")
+        assert err == f"natgrad: interrupted; the same command goes on with {name}\n"
+    for run in (place / name).glob("*/state"):
+        wait_until_free(run.parent)  # an orphaned worker notices
+    assert finished(place / name) == {}
+    subprocess.run([*command, name], check=True, cwd=place)
+    assert len(whole) == 2
+    assert finished(place / name) == whole
+
+
+def wait_until_free(run, seconds=60):
+    end = time.monotonic() + seconds
+    while locked(run):
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def finished(place):

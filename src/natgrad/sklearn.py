@@ -23,7 +23,7 @@ from natgrad import config
 from natgrad.core import State
 from natgrad.data.dataset import Dataset, assemble
 from natgrad.data.splits import Parts
-from natgrad.data.user import GREY, to_bytes
+from natgrad.data.coding import GREY, to_bytes
 from natgrad.errors import InputError
 from natgrad.models.bernoulli import probability
 from natgrad.session import Session

@@ -81,7 +81,9 @@ def test_npy_is_read_back(tmp_path, monkeypatch, order, version, piece):
     np.testing.assert_array_equal(formats.read_npy(tmp_path / "a.npy"), array)
 
 
-@pytest.mark.parametrize("array", [np.array(3.0), np.arange(3), np.zeros((2, 2, 2, 2))], ids=["0d", "1d", "4d"])
+@pytest.mark.parametrize(
+    "array", [np.array(3.0), np.arange(3), np.zeros((2, 2, 2, 2))], ids=["0d", "1d", "4d"]
+)
 def test_npy_of_any_dimension(tmp_path, array):
     np.save(tmp_path / "a.npy", array)
     np.testing.assert_array_equal(formats.read_npy(tmp_path / "a.npy"), array)

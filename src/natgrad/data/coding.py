@@ -81,4 +81,4 @@ def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray]) -> np.ndarray
 
 def to_bytes(means: np.ndarray) -> np.ndarray:
     """The nearest of 256 levels, halves down, so that rounding later still asks for more than 1/2."""
-    return np.ceil(means.astype(np.float64) * GREY - 0.5)
+    return np.ceil(means.astype(np.float64) * GREY - 0.5).astype(np.uint8)

@@ -73,8 +73,8 @@ def load(
 
     Args:
         name: one of `names()`, or a path.
-        binarize: "round" (1 where the mean exceeds 1/2), "resample", "grey" (means as they are, for networks), or None
-            for the set's default.
+        binarize: "round" (1 where the mean exceeds 1/2), "resample", "grey" (means as they are, for
+            networks), or None for the set's default.
         split_seed: seed of whatever part of the split is not published.
         image_shape: (height, width), for rows that are images and do not say so.
 

@@ -75,7 +75,7 @@ def published(rows: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray] |
 
 
 def apart(rows: np.ndarray, indices: Indices) -> list[np.ndarray]:
-    """The parts of an array whose rows they hold between them: rows move within the array, if it may be written.
+    """The parts of an array, which hold all its rows; these move within it, if it may be written.
 
     >>> [part.tolist() for part in apart(np.array([[0], [1], [2]]), (np.array([2, 0]), np.array([1])))]
     [[[2], [0]], [[1]]]
@@ -107,7 +107,7 @@ def carved(
     target: str,
     size: int,
 ) -> Parts:
-    """The source's splits, the missing one (`target`) drawn out of another (`source`), which is theirs then."""
+    """The source's splits, the missing one (`target`) drawn out of another (`source`) in its own memory."""
     count = len(rows[source])
     if not 0 < size < count:
         raise InputError(

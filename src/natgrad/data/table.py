@@ -1,4 +1,4 @@
-"""A .csv file as an array that has not been read: numbers separated by commas, below a line of names or not."""
+"""A .csv file as an unread array: numbers separated by commas, below a line of names or not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,8 @@
 """Arrays that have not been read: their shape and type, and their rows block by block, as often as asked.
 
-A file may be larger than memory, and a small one may unpack to anything. So headers and an archive's directory
-are read in bounded pieces, every declared size is compared with the bytes that are there, and nothing larger
-than a block is held, but for an array in column order, which has no rows before it is whole.
+A file may be larger than memory, and a small one may unpack to anything. So headers and an archive's
+directory are read in bounded pieces, every declared size is compared with the bytes that are there, and
+nothing larger than a block is held, but for an array in column order, which has no rows before it is whole.
 """
 
 import io
@@ -18,7 +18,9 @@ import numpy as np
 
 from natgrad.errors import InputError
 
-PIECE = 1 << 20  # bytes that are read at a time: of an array, and of an archive's directory, which has hundreds
+PIECE = (
+    1 << 20
+)  # bytes that are read at a time: of an array, and of an archive's directory, which has hundreds
 HEADER = 1 << 14  # bytes of an array's header: ours have a hundred
 MEMBERS = 100  # arrays of an archive
 AGAIN = "get the file again"
@@ -34,6 +36,11 @@ class Unread(NamedTuple):
     dtype: np.dtype
     blocks: Callable[[], Iterator[np.ndarray]]
     held: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many values it has."""
+        return math.prod(self.shape)
 
     def whole(self) -> np.ndarray:
         """The array, read."""
@@ -156,7 +163,7 @@ def _array(opening: Opening, size: int, what: str) -> Unread:
 
 
 def _header(stream: BinaryIO, what: str) -> tuple[int, tuple[int, ...], bool, np.dtype]:
-    """Where an array begins, its shape, whether it is stored by columns, its type; the length is not trusted."""
+    """Where an array begins, its shape, whether it is stored by columns, its type."""
     try:
         begin = stream.read(8)
         begin += stream.read(2 if begin[6:7] == b"\x01" else 4)

@@ -104,7 +104,9 @@ def check_rows(array: Unread) -> None:
             f"expected rows in {array.what}, got the shape {array.shape}; give a set that is not empty"
         )
     if (width := math.prod(array.shape[1:])) > WIDEST:
-        raise InputError(f"expected rows of at most {WIDEST} values in {array.what}, got {width}; make them smaller")
+        raise InputError(
+            f"expected rows of at most {WIDEST} values in {array.what}, got {width}; make them smaller"
+        )
 
 
 def check_labels(labels: Mapping[str, Unread], rows: Mapping[str, Unread], path: Path) -> None:
@@ -119,11 +121,11 @@ def check_labels(labels: Mapping[str, Unread], rows: Mapping[str, Unread], path:
 def check_memory(rows: Mapping[str, Unread], labels: Mapping[str, Unread], path: Path) -> None:
     """Raise if what is kept, one byte a value, takes more than the file's size allows: it was compressed."""
     there = path.stat().st_size
-    kept = sum(math.prod(array.shape) for array in rows.values())
+    kept = sum(array.size for array in rows.values())
     kept += max(array.held for array in rows.values())
     if set(rows) != set(SPLITS):
         kept += PER_ROW * max(array.shape[0] for array in rows.values())
-    kept += sum(2 * math.prod(array.shape) * array.dtype.itemsize for array in labels.values())
+    kept += sum(2 * array.size * array.dtype.itemsize for array in labels.values())
     if kept > 2 * there + SPARE:
         raise InputError(
             f"expected a file that is read in at most twice its size and 64 MB of memory, {path} of {there} "

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.data import Dataset
-from natgrad.data.formats import read_npy
+from natgrad.data.unread import open_npy
 from natgrad.errors import InputError, unknown
 
 GREY = 255
+LARGEST = 1 << 22  # values of a file of images: each takes several bytes here
 _SPLIT = re.compile(r"(train|valid|test):(\d+(?:,\d+)*)")
 
 
@@ -68,7 +69,11 @@ class Words(NamedTuple):
 
     def _read(self, place: str) -> np.ndarray:
         if Path(place).suffix.lower() == ".npy":
-            return read_npy(Path(place))
+            if (found := open_npy(Path(place))).size > LARGEST:
+                raise InputError(
+                    f"expected at most {LARGEST} values in {place}, got {found.size}; give fewer images"
+                )
+            return found.whole()
         return _read_png(Path(place), self.image_shape)
 
     def _fitting(self, array: np.ndarray, place: str) -> np.ndarray:

@@ -16,12 +16,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from natgrad import config
 from natgrad.errors import InputError
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # never through a link to somebody else's file
+LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
 MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
@@ -105,7 +106,7 @@ def trace(folder: Path) -> Iterator[dict[str, Any]]:
     if not path.exists():
         return
     with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(_lines(stream), start=1):
             if damaged:
                 break
             row = _row(line)
@@ -123,7 +124,7 @@ def cut(folder: Path, rows: int) -> None:
     path, kept = folder / "trace.jsonl", 0
     with path.open("rb") if path.exists() else io.BytesIO() as stream:
         for _ in range(rows):
-            line = stream.readline()
+            line = stream.readline(LONGEST)
             if _row(line) is None or not line.endswith(b"\n"):
                 raise InputError(
                     f"{path} has fewer good rows than the {rows} that the saved state counts; "
@@ -148,6 +149,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, longer ones in pieces: no row of a trace is so long."""
+    while line := stream.readline(LONGEST):
+        yield line
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
