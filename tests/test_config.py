@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from natgrad import config
+from natgrad import config, defaults
 from natgrad.cli.flags import Flags
 from natgrad.errors import InputError, unknown
 
@@ -60,10 +60,18 @@ def test_short_and_dotted_names_are_the_same_setting(short, dotted):
         "optimizer": "adam",
         "device": "cpu",
         "solver": "cg",
+        "model": "mlp",
+        "metric_data": "different",
+        "activation": "relu",
+        "output": "linear",
+        "filters": (3, 4),
     }
-    value = examples.get(short, 7)
-    one, other = config.resolve({short: value}), config.resolve({dotted: value})
-    assert one == other != config.resolve({})
+    network = dict.fromkeys(("labelled", "metric_data", "activation", "output"), "mlp") | {
+        "filters": "convnet"
+    }
+    value, base = examples.get(short, 7), {"model": network[short]} if short in network else {}
+    one, other = config.resolve({short: value} | base), config.resolve({dotted: value} | base)
+    assert one == other != config.resolve(base)
 
 
 def test_every_flag_is_a_short_name():
@@ -83,7 +91,7 @@ def test_paths_are_data_names():
 @pytest.mark.parametrize("name", get_args(config.OptimizerName))
 def test_adaptive_optimisers_start_at_smaller_rates_unless_told(name):
     rate = config.resolve({"optimizer": name, "method": "rws"}).optimizer.learning_rate
-    assert rate == config.OPTIMIZER_RATES.get(name, 0.1)
+    assert rate == defaults.OPTIMIZER_RATES.get(name, 0.1)
     assert config.resolve({"optimizer": name, "learning_rate": 0.3}).optimizer.learning_rate == 0.3
 
 
@@ -107,7 +115,7 @@ MISTAKES = [
     ({"optimizer.schedul": 1}, "unknown setting 'optimizer.schedul'; did you mean 'optimizer.schedule'"),
     ({"modell.layers": 1}, "unknown setting 'modell.layers'; did you mean 'model.layers'"),
     ({"wake_share": 1}, r"unknown setting 'wake_share'; did you mean 'objective.wake_share'"),
-    ({"qqqqqq": 1}, "unknown setting 'qqqqqq'; known are batch_size, "),
+    ({"qqqqqq": 1}, "unknown setting 'qqqqqq'; known are activation, "),
     ({"learning_rate": -0.1}, r"^optimizer.learning_rate: expected a number greater than 0, got -0.1$"),
     ({"learning_rate": 0}, "expected a number greater than 0, got 0"),
     ({"learning_rate": float("nan")}, "expected a (finite number|number greater than 0), got nan"),

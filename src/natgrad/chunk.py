@@ -14,9 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import TAKEN, Algorithm, Info, State
-from natgrad.data import batches
-from natgrad.models.bernoulli import Coding
+from natgrad.core import TAKEN, Algorithm, Batch, Info, State
 from natgrad.updates.diagnose import diagnose
 
 
@@ -71,14 +69,14 @@ def shapes(algorithm: Algorithm, key: PRNGKeyArray, state: State, batch: Any) ->
     return jax.eval_shape(lambda k, s, b: _totals(algorithm.step(k, s, b)[1]), key, state, batch)
 
 
-def chunk(algorithm: Algorithm, size: int, coding: Coding) -> Callable[..., tuple[State, Totals]]:
-    """A function that takes steps `start` to `stop` of an epoch with batches of `size` rows."""
+def chunk(algorithm: Algorithm, size: int, draw: Callable[..., Batch]) -> Callable[..., tuple[State, Totals]]:
+    """A function that takes steps `start` to `stop` of an epoch with drawn batches of `size` rows."""
 
     def advance(
         key: PRNGKeyArray,
         state: State,
         totals: Totals,
-        rows: batches.Rows,
+        rows: Any,
         order: Array,
         start: Array,
         stop: Array,
@@ -86,9 +84,7 @@ def chunk(algorithm: Algorithm, size: int, coding: Coding) -> Callable[..., tupl
         def body(position: Array, carried: tuple[State, Totals]) -> tuple[State, Totals]:
             state, totals = carried
             key_draw, key_step = jax.random.split(jax.random.fold_in(key, state.steps))
-            chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-            on = batches.draw(key_draw, rows, chosen, jnp.zeros(()).dtype)
-            state, info = algorithm.step(key_step, state, coding.value(on, on.dtype))
+            state, info = algorithm.step(key_step, state, draw(key_draw, rows, order, position))
             ends = position + 1 == order.shape[0] // size  # an evaluation can only follow the last batch
             latest = jax.lax.cond(ends, lambda: diagnose(info), lambda: totals.latest)
             return state, _add(totals, info, latest)

@@ -13,10 +13,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
-from natgrad.errors import InputError, unknown
+from natgrad import defaults
+from natgrad.errors import InputError, Newer, unknown
 
-Method = Literal["ws", "rws", "bihm", "nws", "nrws", "dnrws", "nbihm"]
+MachineMethod = Literal["ws", "rws", "bihm", "nws", "nrws", "dnrws", "nbihm"]
+NetworkMethod = Literal["natural", "hessian-free", "krylov", "tonga", "units", "plain"]
+Method = MachineMethod | NetworkMethod
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam", "nadam", "rmsprop"]
+FORMAT: Literal[1] = 1
 Schedule = Literal["constant", "cosine", "exponential", "inverse", "linear"]
 
 
@@ -25,22 +29,37 @@ class _Section(BaseModel):
 
 
 class Data(_Section):
-    """Which data, how grey values become binary, how rows are split."""
+    """Which data, how grey values become binary, how rows are split.
+
+    `labelled` is how many training rows a network sees the labels of (all, unless given); the other rows
+    serve metrics.
+    """
 
     name: str = "digits"
-    binarize: Literal["round", "resample"] | None = None
+    binarize: Literal["round", "resample", "grey"] | None = None
+    labelled: PositiveInt | None = None
     image_shape: tuple[PositiveInt, PositiveInt] | None = None
     split_seed: int = Field(0, ge=0)
 
 
 class Model(_Section):
-    """The Helmholtz machine: hidden sizes from the data upward, coding and initial values."""
+    """What is trained: a Helmholtz machine (its coding and initial values) or a network.
 
+    `layers` are hidden sizes from the data upward; an autoencoder's decoder mirrors them. `output` is the law
+    of a network's targets, `beta` the deviation of a linear one; `filters` come before a convnet's layers.
+    """
+
+    kind: Literal["helmholtz", "mlp", "convnet", "autoencoder"] = "helmholtz"
     layers: tuple[PositiveInt, ...] = Field((200, 100, 10), min_length=1)
     coding: Literal["signed", "binary"] = "signed"
     weights: Literal["glorot-normal", "glorot-uniform", "lecun-normal"] = "glorot-normal"
     bias: float = -1.0
     prior_bias: float = -1.0
+    activation: Literal["tanh", "sigmoid", "relu"] | None = None
+    output: Literal["softmax", "sigmoid", "linear"] | None = None
+    beta: PositiveFloat | None = None
+    filters: tuple[PositiveInt, ...] | None = None
+    filter_width: PositiveInt | None = None
 
 
 class Objective(_Section):
@@ -62,7 +81,9 @@ class Objective(_Section):
 class Metric(_Section):
     """The Fisher metric of the natural methods: its samples, its damping, its solver.
 
-    `rows` bounds the rows that a block is estimated from (0: all that a step draws).
+    `rows` bounds the rows that a block is estimated from (0: all that a step draws). Networks: `data` says
+    which rows the metric sees, `drawn` how many targets are drawn for each (none: the exact matrix), `chunk`
+    how many rows are in memory at a time; `momentum` is the share of the last direction where a solve starts.
     """
 
     generation: Literal["dreams", "wake", "reference", "none"] = "dreams"
@@ -72,12 +93,15 @@ class Metric(_Section):
     final_damping: PositiveFloat | None = None
     adaptive: bool = False
     relative: bool = False
-    solver: Literal["auto", "direct", "dual", "cg", "diagonal"] = "auto"
+    solver: Literal["auto", "direct", "dual", "cg", "diagonal", "minres"] = "auto"
     iterations: PositiveInt = 3
     refresh: PositiveInt = 1
     average: float = Field(0.0, ge=0, lt=1)
     momentum: float = Field(0.0, ge=0, lt=1)
     kl_radius: float = Field(0.0, ge=0)
+    data: Literal["same", "different", "unlabeled", "both"] | None = None
+    drawn: PositiveInt | None = None
+    chunk: PositiveInt | None = None
 
 
 class Optimizer(_Section):
@@ -119,7 +143,7 @@ class Evaluation(_Section):
 class Config(_Section):
     """Everything that decides what a run computes."""
 
-    format: Literal[1] = 1
+    format: Literal[1] = FORMAT
     method: Method = "nrws"
     seed: int = Field(0, ge=0, lt=2**32)
     data: Data = Data()
@@ -132,8 +156,14 @@ class Config(_Section):
 
 
 SHORT = {
+    "model": "model.kind",
     "method": "method",
     "data": "data.name",
+    "labelled": "data.labelled",
+    "metric_data": "metric.data",
+    "activation": "model.activation",
+    "output": "model.output",
+    "filters": "model.filters",
     "image_shape": "data.image_shape",
     "layers": "model.layers",
     "coding": "model.coding",
@@ -150,9 +180,6 @@ SHORT = {
 }
 
 LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
-PLAIN = ("ws", "rws", "bihm")
-PLAIN_RATE = 0.1
-OPTIMIZER_RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 
 
 EXPECTED = {
@@ -178,8 +205,10 @@ def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Conf
     tree = read(file) if file is not None else {}
     for name, value in settings.items():
         _put(tree, SHORT.get(name, name), value)
-    _default_rate(tree)
-    return validate(tree)
+    defaults.complete(tree)
+    found = validate(tree)
+    defaults.check(found, Config())
+    return found
 
 
 def validate(tree: Mapping[str, Any]) -> Config:
@@ -197,7 +226,7 @@ def read(file: str | Path) -> dict[str, Any]:
             text = stream.read(LONGEST + 1)
         if len(text) > LONGEST or any(len(line) > LONGEST // 16 for line in text.splitlines()):
             raise ValueError("too long for a config")
-        return tomllib.loads(text)
+        tree = tomllib.loads(text)
     except OSError as error:
         raise InputError(
             f"cannot read the config file {file}: {error.strerror}; give an existing TOML file"
@@ -206,6 +235,9 @@ def read(file: str | Path) -> dict[str, Any]:
         raise InputError(
             f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output"
         ) from None
+    if isinstance(tree.get("format"), int) and tree["format"] > FORMAT:
+        raise Newer(file, tree["format"], FORMAT)
+    return tree
 
 
 def dump(config: Config) -> str:
@@ -222,17 +254,6 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
         if not isinstance(tree, dict):
             raise InputError(f"{dotted}: {section!r} is a single value here, not a section; see --dry-run")
     tree[last] = os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _default_rate(tree: dict[str, Any]) -> None:
-    """Plain methods bear a larger rate than natural ones, adaptive optimisers want a smaller one."""
-    section = tree.get("optimizer", {})
-    if not isinstance(section, dict):
-        return
-    if (name := str(section.get("name"))) in OPTIMIZER_RATES:
-        tree["optimizer"] = {"learning_rate": OPTIMIZER_RATES[name]} | section
-    elif tree.get("method") in PLAIN:
-        tree["optimizer"] = {"learning_rate": PLAIN_RATE} | section
 
 
 def _explain(error: ValidationError) -> InputError:

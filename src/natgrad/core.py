@@ -79,6 +79,31 @@ class Algorithm(NamedTuple):
     step: Callable[[PRNGKeyArray, State, Batch], tuple[State, Info]]
 
 
+class Problem(NamedTuple):
+    """What a session trains: everything that depends on the model's family, made from a config and its data.
+
+    Attributes:
+        fresh: a new model.
+        algorithm: the method of a config, for that many steps; the session cuts rates and lets samples grow.
+        rows: what batches are drawn from, on the device; number: how many of them make an epoch.
+        draw: (key, rows, order, position): batch number `position` of an epoch's order.
+        measure: what a row of the trace says of a model; always `valid_loss`, `valid_ll` and `test_ll`.
+        scale: the loss of a model that knows nothing; jumps of the loss are measured by it.
+        chunk: the steps of a chunk, for a number of samples.
+        outputs: how many outputs a network has; 0 for other models.
+    """
+
+    fresh: Callable[[PRNGKeyArray], Model]
+    algorithm: Callable[[Any, int], Algorithm]
+    rows: Any
+    number: int
+    draw: Callable[[PRNGKeyArray, Any, Array, Array], Batch]
+    measure: Callable[[Model], dict[str, Any]]
+    scale: float
+    chunk: Callable[[int], int]
+    outputs: int = 0
+
+
 TAKEN, NON_FINITE = 0, 1
 RESULTS = {
     TAKEN: "the step was taken",

@@ -13,7 +13,7 @@ STEPS = 2**31 - 1  # what a step counter holds
 
 def check(settings: config.Config, dataset: Dataset) -> None:
     """Refuse what does not fit the data, the machine or the counter."""
-    batch, rows = settings.training.batch_size, len(dataset.train)
+    batch, rows = settings.training.batch_size, learnt(settings, dataset)
     if batch > rows:
         raise InputError(
             f"the batch size {batch} is larger than the training set of {rows} rows; lower --batch-size"
@@ -41,8 +41,20 @@ def chunk_length(settings: config.Config, visible: int, samples: int) -> int:
     return max(1, min(settings.training.chunk, OPERATIONS // step))
 
 
+def learnt(settings: config.Config, dataset: Dataset) -> int:
+    """The training rows that an epoch goes through: all, or those that have labels."""
+    return settings.data.labelled or len(dataset.train)
+
+
+def network_chunk(settings: config.Config, weights: int) -> int:
+    """The steps of a network's chunk, for that many products in a row's forward pass."""
+    passes = 1 if settings.method == "plain" else 1 + settings.metric.iterations
+    step = 6 * weights * settings.training.batch_size * passes
+    return max(1, min(settings.training.chunk, OPERATIONS // step))
+
+
 def _weights(settings: config.Config, visible: int) -> int:
-    """Weights and biases of both networks."""
+    """Weights and biases of both networks; at least those of a network without its outputs."""
     sizes = (visible, *settings.model.layers)
     return sum((low + 1) * up + (up + 1) * low for low, up in pairwise(sizes))
 

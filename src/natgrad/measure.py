@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxtyping import Array, PRNGKeyArray
 
-from natgrad import generator
+from natgrad import generator, network_registry
 from natgrad.data import Dataset
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -15,6 +15,7 @@ from natgrad.evaluate.given import Words
 from natgrad.evaluate.monitor import SMALL, held_out
 from natgrad.evaluate.pictures import save_samples
 from natgrad.models.helmholtz import Helmholtz
+from natgrad.trained import Trained
 from natgrad.training import Run, load
 
 
@@ -26,6 +27,8 @@ def evaluate_run(
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
     dataset = _dataset(found)
+    if not isinstance(found.model, Trained):
+        return {"run": str(found.folder)} | _network(found, dataset, rows)
     test = held_out(dataset, dataset.test, seed=found.config.data.split_seed, limit=rows)
     model = found.model.parameters
     visible = model.coding.value(test, model.prior.dtype)
@@ -47,6 +50,24 @@ def evaluate_run(
     return result
 
 
+def _network(found: Run, dataset: Dataset, rows: int) -> dict[str, Any]:
+    """A network's figures on validation and test rows."""
+    evaluation = found.config.evaluation.model_copy(update={"rows": rows})
+    problem = network_registry.problem(found.config.model_copy(update={"evaluation": evaluation}), dataset)
+    number = len(dataset.test)
+    return problem.measure(found.model.parameters) | {"rows": min(rows or number, number)}
+
+
+def _machine(found: Run, what: str) -> Run:
+    """The run, if its model is a Helmholtz machine."""
+    if not isinstance(found.model, Trained):
+        raise InputError(
+            f"{found.folder} is a network ({found.config.model.kind}), which has no {what}; "
+            "give the run of a Helmholtz machine"
+        )
+    return found
+
+
 def _bidirectional(key: PRNGKeyArray, model: Helmholtz, visible: Array, samples: int) -> dict[str, Any]:
     """log p* without and with its normaliser; the published number is the one without."""
     rows = bidirectional.log_unnormalised(key, model, visible, samples=samples)
@@ -63,7 +84,7 @@ def fisher_run(
     run: str | Path, *, rows: int = 2000, seed: int = 0, out: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a picture of the Fisher of a run's model; return its spectra in numbers, layer by layer."""
-    found = load(run)
+    found = _machine(load(run), "Fisher blocks of dreams")
     stacks = spectrum.dream_fisher(generator.key(seed), found.model.parameters, rows)
     place = Path(out) if out is not None else found.folder / "fisher.png"
     values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
@@ -99,7 +120,7 @@ def complete_run(
     With a mask, its hidden pixels are drawn `number` times given the others; without one, the images are
     sent through the hidden units and back.
     """
-    found = load(run)
+    found = _machine(load(run), "completions")
     words = Words(_dataset(found), found.model.parameters.sizes[0], found.image_shape)
     rows = words.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
@@ -128,7 +149,7 @@ def sample_run(
     run: str | Path, *, number: int = 64, seed: int = 0, out: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a picture of pixel means and binary samples from a run's model."""
-    found = load(run)
+    found = _machine(load(run), "dreams")
     picture = Path(out) if out is not None else found.folder / "samples.png"
     save_samples(
         picture,

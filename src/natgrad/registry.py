@@ -1,18 +1,25 @@
 """From a config's names to the parts they stand for: the only place where strings choose behaviour.
 
-method = objective + direction (metric and solve), then an optimiser: one line each below.
+method = objective + direction (metric and solve), then an optimiser: one line each below for Helmholtz
+machines, in `network_registry` for networks. `problem` puts either into the session's terms.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-from jaxtyping import PRNGKeyArray
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
 
-from natgrad import config
-from natgrad.core import Algorithm, Direction, Objective, steepest
+from natgrad import config, network_registry
+from natgrad.core import Algorithm, Direction, Objective, Problem, steepest
+from natgrad.data import Dataset, batches
+from natgrad.defaults import MACHINE
+from natgrad.evaluate.monitor import Monitor
+from natgrad.limits import chunk_length
 from natgrad.metrics import per_unit
-from natgrad.models.bernoulli import BINARY, SIGNED
+from natgrad.models.bernoulli import BINARY, SIGNED, Coding
 from natgrad.models.helmholtz import Helmholtz, helmholtz
 from natgrad.objectives.bidirectional import bidirectional
 from natgrad.objectives.phases import sleep_only
@@ -160,6 +167,34 @@ def _natural_with(choose: Choice, settings: config.Config, pace: Pace) -> Direct
     if chosen.momentum:
         direction = covector_momentum(direction, chosen.momentum)
     return trust_region(direction, chosen.kl_radius, pace.rate) if chosen.kl_radius else direction
+
+
+def problem(key: PRNGKeyArray, settings: config.Config, dataset: Dataset) -> Problem:
+    """What a session trains for a config; the key is that of evaluations."""
+    if settings.model.kind != MACHINE:
+        return network_registry.problem(settings, dataset)
+    monitor, visible = Monitor(key, settings, dataset), dataset.visible
+    return Problem(
+        fresh=lambda key: model(key, settings.model, visible),
+        algorithm=lambda changed, steps: algorithm(changed, steps),
+        rows=batches.on_device(dataset.train, dataset.levels, dataset.resample),
+        number=len(dataset.train),
+        draw=_coded(settings.training.batch_size, CODINGS[settings.model.coding]),
+        measure=monitor.measure,
+        scale=visible * math.log(2),
+        chunk=lambda samples: chunk_length(settings, visible, samples),
+    )
+
+
+def _coded(size: int, coding: Coding) -> Callable[..., Array]:
+    """Batches of a Helmholtz machine: binary values in its coding, units-major."""
+
+    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> Array:
+        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
+        on = batches.draw(key, rows, chosen, jnp.zeros(()).dtype)
+        return coding.value(on, on.dtype)
+
+    return draw
 
 
 def model(key: PRNGKeyArray, settings: config.Model, visible: int) -> Helmholtz:

@@ -15,25 +15,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 
 from natgrad import config, generator, registry, tree
 from natgrad.chunk import Totals, chunk, complaint, course, is_sound, shapes
 from natgrad.core import State
 from natgrad.data import Dataset, batches
 from natgrad.errors import Diverged
-from natgrad.evaluate.monitor import Monitor
 from natgrad.interrupts import Interrupted, Stop
-from natgrad.limits import check, chunk_length
+from natgrad.limits import check
 from natgrad.records import folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress, summary
 from natgrad.updates.natural import Evidence, solver_names
 
-CUT, FAILURES = (
-    0.25,
-    5,
-)  # of the learning rate at every divergence; divergences until the training is given up
+CUT = 0.25  # of the learning rate, at every divergence
+FAILURES = 5  # divergences at which a training is given up
 _log = logging.getLogger(__name__)
 
 
@@ -68,16 +64,14 @@ class Session:
         check(settings, dataset)
         self.settings, self.dataset = settings, dataset
         self.progress = progress or Progress(samples=settings.objective.samples)
-        self.per_epoch = len(dataset.train) // settings.training.batch_size
-        self.total = self.per_epoch * settings.training.epochs
         key = generator.key(settings.seed)
         self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
+        self.problem = registry.problem(key_watch, settings, dataset)
+        self.rows = self.problem.rows
+        self.per_epoch = self.problem.number // settings.training.batch_size
+        self.total = self.per_epoch * settings.training.epochs
         self.algorithm = self._method()
-        self.monitor = Monitor(key_watch, settings, dataset)
-        self.rows = batches.on_device(dataset.train, dataset.levels, dataset.resample)
-        self.batch = jax.ShapeDtypeStruct(
-            (dataset.visible, settings.training.batch_size), jnp.zeros(()).dtype
-        )
+        self.batch = jax.eval_shape(self.problem.draw, key, self.rows, self._order(0), 0)
         self.shape = jax.eval_shape(self._initial)
         self.sums = shapes(self.algorithm, self.key_steps, self.shape, self.batch)
         self.compile_seconds, self.saved = 0.0, time.monotonic()
@@ -110,14 +104,16 @@ class Session:
         objective = chosen.objective.model_copy(update={"samples": at.samples})
         rate = chosen.optimizer.learning_rate * CUT**at.divergences
         optimizer = chosen.optimizer.model_copy(update={"learning_rate": rate})
-        return registry.algorithm(
+        return self.problem.algorithm(
             chosen.model_copy(update={"objective": objective, "optimizer": optimizer}), self.total
         )
 
     def _initial(self) -> State:
         key_init, key_state = jax.random.split(self.key_model)
-        model = registry.model(key_init, self.settings.model, self.dataset.visible)
-        return self.algorithm.init(key_state, model, self.batch)
+        return self.algorithm.init(key_state, self.problem.fresh(key_init), self.batch)
+
+    def _order(self, epoch: int) -> jax.Array:
+        return batches.permutation(self.key_order, epoch, self.problem.number)
 
     def go(self, place: Path, watch: Watcher | None, stop: Stop | None = None) -> None:
         """Train to the end, recording into the folder."""
@@ -135,8 +131,7 @@ class Session:
         at, epoch = self.progress, self.progress.epoch
         if at.position == 0 and (samples := dict(self.settings.objective.growth).get(epoch)):
             self._grow(samples)
-        order = batches.permutation(self.key_order, epoch, len(self.rows.values))
-        size = chunk_length(self.settings, self.dataset.visible, at.samples)
+        order, size = self._order(epoch), self.problem.chunk(at.samples)
         for start in range(at.position, self.per_epoch, size):
             end = min(start + size, self.per_epoch)
             while not self._chunk(order, start, end):
@@ -161,6 +156,7 @@ class Session:
             )
             return False
         self.state, self.totals, at.lowest = state, totals, min(at.lowest, found.mean)
+        at.diverged = False
         return True
 
     def _cut(self, place: Path) -> None:
@@ -169,6 +165,7 @@ class Session:
         at.divergences += 1
         rate = self.settings.optimizer.learning_rate * CUT**at.divergences
         if at.divergences >= FAILURES:
+            at.diverged = True
             self._save(place)
             raise Diverged(
                 f"the training of {place} diverged {at.divergences} times, although the learning rate was "
@@ -184,12 +181,10 @@ class Session:
 
         Nothing is donated to it: the state before a chunk is what a diverged one goes back to.
         """
-        coding = registry.CODINGS[self.settings.model.coding]
-        function = jax.jit(chunk(self.algorithm, self.settings.training.batch_size, coding))
-        order = batches.permutation(self.key_order, 0, len(self.rows.values))
+        function = jax.jit(chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw))
         began = time.perf_counter()
         compiled = function.lower(
-            self.key_steps, self.state, self._nothing(), self.rows, order, 0, 1
+            self.key_steps, self.state, self._nothing(), self.rows, self._order(0), 0, 1
         ).compile()
         self.compile_seconds = time.perf_counter() - began
         return compiled
@@ -237,7 +232,7 @@ class Session:
             self._save(place)  # where a longer training will want to go on from
         row: dict[str, Any] = {"epoch": at.epoch, "step": self.steps, "seconds": round(at.seconds, 3)}
         row |= self.totals.means() if at.rows else {"train_loss": None}
-        row |= {"divergences": at.divergences} | self.monitor.measure(self.model)
+        row |= {"divergences": at.divergences} | self.problem.measure(self.model)
         self._judge(row["valid_loss"])
         with folder.writing(place):
             folder.append(place, row)
@@ -256,7 +251,7 @@ class Session:
         """Keep the best model for early stopping; the first loss is what later ones are measured by."""
         at, loss = self.progress, loss if math.isfinite(loss) else math.inf
         if at.rows == 0:
-            at.lowest, at.jump = loss, max(loss, self.dataset.visible * math.log(2))
+            at.lowest, at.jump = loss, max(loss, self.problem.scale)
         if at.rows == 0 or loss < at.best:
             self.best, at.best, at.stale = self.model if self.settings.evaluation.patience else (), loss, 0
         else:
@@ -278,6 +273,7 @@ class Session:
         at = self.progress
         notes = Notes(
             visible=self.dataset.visible,
+            outputs=self.problem.outputs,
             image_shape=self.dataset.image_shape,
             summary=self.summary,
             checksums=self.dataset.split["checksums"],

@@ -13,6 +13,7 @@ from natgrad import config
 from natgrad.data import Dataset
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
+from natgrad.limits import learnt
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress
@@ -102,7 +103,7 @@ def _keeping_pace(before: config.Config, settings: config.Config, found: Dataset
     scheduled = chosen.schedule != "constant" or settings.metric.final_damping is not None
     if settings.training.epochs == before.training.epochs or chosen.decay_steps or not scheduled:
         return settings
-    steps = len(found.train) // before.training.batch_size * before.training.epochs
+    steps = learnt(settings, found) // before.training.batch_size * before.training.epochs
     optimizer = chosen.model_copy(update={"decay_steps": max(steps, 1)})
     return settings.model_copy(update={"optimizer": optimizer})
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 
-from natgrad import config, generator, interrupts, registry, start
+from natgrad import config, generator, interrupts, network_registry, registry, start
+from natgrad.defaults import MACHINE
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_samples
 from natgrad.records import environment, folder, lock
@@ -14,6 +15,7 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes
 from natgrad.session import Session, Watcher
 from natgrad.trained import Trained
+from natgrad.trained_network import TrainedNetwork
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Run:
 
     folder: Path
     config: config.Config
-    model: Trained
+    model: Any  # a `Trained` Helmholtz machine, or a `TrainedNetwork`
     trace: list[dict[str, Any]]
     summary: dict[str, Any]
     image_shape: tuple[int, int] | None = None
@@ -102,7 +104,8 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
     with interrupts.noted(final=final) as stop:
         session.go(place, watch, stop)
     run = load(place)
-    save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), run.image_shape)
+    if isinstance(run.model, Trained):
+        save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), run.image_shape)
     return run
 
 
@@ -111,10 +114,31 @@ def load(run: str | Path) -> Run:
     place, settings = folder.open_run(run)
     stored = states.newest(place, Notes.read)
     notes: Notes = stored.notes
-    template = jax.eval_shape(lambda: registry.model(generator.key(0), settings.model, notes.visible))
+    template = jax.eval_shape(lambda: _fresh(settings.model, notes))
     found = stored.fill(_place_of_model(settings, template))
-    model = Trained(jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0])
+    parameters = jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0]
+    model = _facade(settings.model, notes, parameters)
     return Run(place, settings, model, list(folder.trace(place)), notes.summary, notes.image_shape)
+
+
+def _sizes(notes: Notes) -> network_registry.Sizes:
+    return network_registry.Sizes(notes.visible, notes.image_shape, notes.outputs)
+
+
+def _fresh(chosen: config.Model, notes: Notes) -> Any:
+    """A model as the state of a run has it."""
+    if chosen.kind == MACHINE:
+        return registry.model(generator.key(0), chosen, notes.visible)
+    return network_registry.fresh(generator.key(0), chosen, _sizes(notes))
+
+
+def _facade(chosen: config.Model, notes: Notes, parameters: Any) -> Trained | TrainedNetwork:
+    """The model as its user sees it."""
+    if chosen.kind == MACHINE:
+        return Trained(parameters)
+    task = network_registry.task(chosen, _sizes(notes))
+    mean, predicts = network_registry.PREDICTIONS[chosen.output or "softmax"]
+    return TrainedNetwork(parameters, task.network, mean, predicts, notes.visible)
 
 
 def _facts(session: Session) -> dict[str, Any]:

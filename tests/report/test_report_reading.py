@@ -136,6 +136,7 @@ def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, t
         "epochs_wanted": 3,
         "best_valid_loss": 2.0,
         "test_ll": -10.0,
+        "test_error": None,
         "seconds": 1.5,
         "state": "finished",
         "run": "",

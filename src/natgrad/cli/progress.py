@@ -44,11 +44,13 @@ class Progress:
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the row's figures, and keep the likelihood for the bar."""
-        self.likelihood = f"  LL {row['test_ll']:.2f}"
+        wrong = row.get("test_error")
+        self.likelihood = f"  LL {row['test_ll']:.2f}" if wrong is None else f"  error {wrong:.2%}"
         if not self.lines:
             return
         loss = "      -" if row["train_loss"] is None else f"{row['train_loss']:7.3f}"
         exact = f"  KL {row['kl']:.4f}" if "kl" in row else ""
+        exact += "" if wrong is None else f"  test error {wrong:.2%}"
         refused = f"  {row['steps_refused']} steps refused (not finite)" if row.get("steps_refused") else ""
         self.console.print(
             f"epoch {row['epoch']:4d}  train loss {loss}  valid loss {row['valid_loss']:7.3f}  "

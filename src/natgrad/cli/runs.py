@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from natgrad.cli.commands import Json, _print
 
-NUMBERS: dict[str, Literal["right"]] = dict.fromkeys(("epochs", "valid", "test LL", "s"), "right")
+NUMBERS: dict[str, Literal["right"]] = dict.fromkeys(("epochs", "valid", "test LL", "error", "s"), "right")
 
 
 def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
@@ -31,6 +31,8 @@ def _table(result: dict[str, Any]) -> None:
     if not lines:
         print(f"no runs in {result['folder']}; `natgrad train` makes one")
         return
+    if all(line["error"] == "-" for line in lines):
+        lines = [{name: text for name, text in line.items() if name != "error"} for line in lines]
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in lines[0]:
         table.add_column(name, no_wrap=True, overflow="ellipsis", justify=NUMBERS.get(name, "left"))
@@ -57,6 +59,7 @@ def _short(line: dict[str, Any]) -> dict[str, str]:
         "epochs": number(line["epochs"], 0) + wanted,
         "valid": number(line["best_valid_loss"], 3),
         "test LL": number(line["test_ll"], 3),
+        "error": "-" if line["test_error"] is None else f"{line['test_error']:.2%}",
         "s": number(line["seconds"], 1),
         "state": line["state"],
     }

@@ -95,7 +95,7 @@ def load(
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
         law = entry.law() if entry.law else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
-        parts, levels, shape = user.read(Path(name), split_seed)
+        parts, levels, shape = user.read(Path(name), split_seed, rounding=binarize == "round")
         default = "resample"
     else:
         raise unknown("data set", name, CATALOGUE)
@@ -124,13 +124,12 @@ def assemble(
 
 
 def rounded(rows: NDArray[np.uint8], levels: int) -> NDArray[np.uint8]:
-    """1 where value / levels > 1/2, which for whole numbers is value > levels // 2; in place, if it may be.
+    """1 where value / levels > 1/2, which for whole numbers is value > levels // 2.
 
     >>> rounded(np.array([0, 8, 9, 16], np.uint8), 16).tolist()
     [0, 0, 1, 1]
     """
-    place = rows.view(np.bool_) if rows.flags.writeable else None
-    return np.greater(rows, levels // 2, out=place).view(np.uint8)
+    return (rows > levels // 2).view(np.uint8)
 
 
 def fitting(shape: Shape | None, visible: int) -> Shape | None:

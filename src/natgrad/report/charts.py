@@ -10,7 +10,7 @@ from natgrad.report.reading import Record
 POINTS = 1000  # rows of a run that are drawn; longer traces are thinned evenly
 LAYER = re.compile(r"(generation|recognition)\.(\d+)\.(\w+)")
 COUNTS = {"steps_refused", "divergences"}
-APART = {"epoch", "step", "seconds", "valid_ll", "test_ll_se", "mc_se"}
+APART = {"epoch", "step", "seconds", "valid_ll", "test_loss", "test_ll_se", "mc_se"}
 
 
 class Chart(NamedTuple):
@@ -26,6 +26,8 @@ class Chart(NamedTuple):
 LEARNING = (
     Chart("Loss", ("train_loss", "valid_loss"), "nats per row", note="dashed: training, solid: validation"),
     Chart("Test log-likelihood", ("test_ll",), "nats per row", note="band: two standard errors over rows"),
+    Chart("Error", ("valid_error", "test_error"), "share of rows", note="dashed: validation, solid: test"),
+    Chart("Squared error", ("valid_squared_error", "test_squared_error"), note="dashed: validation"),
     Chart("KL from the true law", ("kl",), "nats", log=True, note="exact, by enumeration"),
 )
 STEP = (
@@ -36,6 +38,10 @@ STEP = (
     Chart("Cosine of gradient and direction", ("cosine",)),
     Chart("Effective samples", ("effective_samples",), note="of the importance weights"),
     Chart("Solver iterations", ("solver_iterations",)),
+    Chart("Residual of the solve", ("residual",), log=True, note="relative"),
+    Chart("Damping", ("damping",), log=True),
+    Chart("Rate of the step", ("rate",), log=True),
+    Chart("Reduction ratio", ("reduction_ratio",), note="actual over predicted fall of the loss"),
     Chart("Steps refused", ("steps_refused",), note="not finite, not taken"),
 )
 LAYERS = (

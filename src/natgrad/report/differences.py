@@ -30,7 +30,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 def unusual(config: Config) -> dict[str, Any]:
     """The settings that are not what this method and optimiser have by default."""
-    usual = settings(resolve({"method": config.method, "optimizer": config.optimizer.name}))
+    usual = settings(resolve(_chosen(config)))
     return {name: value for name, value in settings(config).items() if value != usual[name]}
 
 
@@ -51,11 +51,19 @@ def command(config: Config, *, x64: bool = False) -> str:
     >>> command(resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
     'natgrad train --method rws --layers 40,10 --evaluation.every 1'
     """
-    chosen = {"method": config.method, "optimizer.name": config.optimizer.name}
     usual = settings(resolve({}))
-    told = {name: value for name, value in chosen.items() if value != usual[name]} | unusual(config)
+    told = {name: value for name, value in _chosen(config).items() if value != usual[name]} | unusual(config)
     words = [word for name, value in told.items() for word in _flag(name, value)]
     return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
+
+
+def _chosen(config: Config) -> dict[str, Any]:
+    """The settings that decide the defaults of others."""
+    return {
+        "model.kind": config.model.kind,
+        "method": config.method,
+        "optimizer.name": config.optimizer.name,
+    }
 
 
 def _flag(name: str, value: Any) -> list[str]:

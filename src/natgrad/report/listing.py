@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from natgrad.errors import InputError
-from natgrad.report.reading import DAMAGED, read
+from natgrad.errors import InputError, Newer
+from natgrad.report.reading import DAMAGED, NEWER, read
 
 
 def list_runs(folder: str | Path) -> list[dict[str, Any]]:
@@ -31,7 +31,8 @@ def _line(run: Path, place: Path) -> dict[str, Any]:
     try:
         record = read(run)
     except InputError as error:
-        return _empty(name) | {"run": str(run), "state": DAMAGED, "problem": str(error)}
+        state = NEWER if isinstance(error, Newer) else DAMAGED
+        return _empty(name) | {"run": str(run), "state": state, "problem": str(error)}
     last, best, config = record.last, record.best, record.config
     return {
         "name": name,
@@ -42,6 +43,7 @@ def _line(run: Path, place: Path) -> dict[str, Any]:
         "epochs_wanted": config.training.epochs,
         "best_valid_loss": best.get("valid_loss"),
         "test_ll": last.get("test_ll"),
+        "test_error": last.get("test_error"),
         "seconds": last.get("seconds"),
         "state": record.state,
         "run": str(run),
@@ -49,8 +51,8 @@ def _line(run: Path, place: Path) -> dict[str, Any]:
 
 
 def _empty(name: str) -> dict[str, Any]:
-    known = ("data", "method", "layers", "epochs", "epochs_wanted", "best_valid_loss", "test_ll", "seconds")
-    return {"name": name} | dict.fromkeys(known)
+    known = ("data", "method", "layers", "epochs", "epochs_wanted", "best_valid_loss", "test_ll")
+    return {"name": name} | dict.fromkeys((*known, "test_error", "seconds"))
 
 
 def _order(line: dict[str, Any]) -> tuple[Any, ...]:

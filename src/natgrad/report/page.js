@@ -9,7 +9,7 @@
   let layersOf = 0; // the run whose layers are shown
   const COLOURS = 8, BANDED = 4, MARGIN = { left: 52, right: 10, top: 8, bottom: 30 };
   const LAYER = /^(generation|recognition)\.(\d+)\.(\w+)$/;
-  const DASHED = new Set(["train_loss"]), BANDS = { test_ll: "test_ll_se" };
+  const DASHED = new Set(["train_loss", "valid_error", "valid_squared_error"]), BANDS = { test_ll: "test_ll_se" };
 
   // ---- elements
 

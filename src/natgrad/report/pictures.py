@@ -50,6 +50,8 @@ def reconstructions(record: Record) -> dict[str, str]:
         data.name, binarize=data.binarize, split_seed=data.split_seed, image_shape=data.image_shape
     )
     rows = np.asarray(held_out(dataset, dataset.test, seed=data.split_seed, limit=PAIRS)).T
+    if data.binarize == "grey":
+        rows = rows / dataset.levels
     if rows.shape[1] > LARGEST:
         raise InputError(f"rows of {rows.shape[1]} values are too large to be drawn here")
     means, shape = found.model.reconstruct(rows), shape_of(record)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from natgrad.defaults import MACHINE
 from natgrad.report import differences
 from natgrad.report.markup import Child, Markup, join, tag
 from natgrad.report.reading import Record
@@ -32,6 +33,8 @@ def figures_of(record: Record) -> dict[str, Any]:
     last, best, config = record.last, record.best, record.config
     measured = {
         "test LL": likelihood(last),
+        "test error": None if last.get("test_error") is None else f"{last['test_error']:.2%}",
+        "squared error": last.get("test_squared_error"),
         "valid loss": _nats(last.get("valid_loss")),
         "best valid": None if not best else f"{_nats(best['valid_loss'])} at {text(best['epoch'])}",
         "train loss": _nats(last.get("train_loss")),
@@ -41,7 +44,8 @@ def figures_of(record: Record) -> dict[str, Any]:
         "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
-    return measured | named | {"layers": list(config.model.layers), "seed": config.seed}
+    network = {"model": None if config.model.kind == MACHINE else config.model.kind}
+    return measured | named | network | {"layers": list(config.model.layers), "seed": config.seed}
 
 
 def likelihood(row: Mapping[str, Any]) -> str | None:

@@ -4,10 +4,10 @@ Every iteration lowers the quadratic model
 
     phi(x) = (1/2) x^T A x - g^T x,     A = damping I + F,
 
-which costs nothing to follow. Martens stops when it hardly falls any more [martens2010 sec. 4.4]:
+which costs nothing to follow. Martens stops when it hardly falls any more [martens2010]:
 at iteration i, if i > k, phi(x_i) < 0 and (phi(x_i) - phi(x_{i-k})) / phi(x_i) < k epsilon, with
 k = max(10, i / 10). Some of the iterates, at geometrically growing i, can be kept, since an earlier
-one is often the better step [martens2010 sec. 4.6].
+one is often the better step [martens2010].
 """
 
 import math
@@ -42,7 +42,7 @@ def small_residual(tolerance: float = 1e-4) -> Stop:
 
 
 def little_progress(epsilon: float = 5e-4) -> Stop:
-    """Martens' rule: phi falls by less than epsilon of itself an iteration [martens2010 sec. 4.4]."""
+    """Martens' rule: phi falls by less than epsilon of itself an iteration [martens2010]."""
 
     def stop(progress: Progress) -> Bool[Array, ""]:
         i, values = progress.iteration, progress.values

@@ -9,6 +9,7 @@ from natgrad import tree
 from natgrad.core import Info
 from natgrad.metrics.blocks import Blocks, dot, scaled
 from natgrad.models.bernoulli import Layer
+from natgrad.updates import truncated_newton
 from natgrad.updates.natural import Evidence, Measured
 
 Scalars = dict[str, Float[Array, ""]]
@@ -28,7 +29,21 @@ def diagnose(info: Info) -> Scalars:
     }
     if isinstance(info.evidence, Evidence):
         found |= _natural(info, info.evidence)
+    if isinstance(info.evidence, truncated_newton.Evidence):
+        found |= _truncated(info.evidence)
     return found
+
+
+def _truncated(evidence: truncated_newton.Evidence) -> Scalars:
+    """What became of a truncated step; the reduction ratio is nan where nobody needed one."""
+    return {
+        "step_kl": evidence.divergence,
+        "solver_iterations": evidence.iterations.astype(evidence.damping.dtype),
+        "residual": evidence.residual,
+        "damping": evidence.damping,
+        "rate": evidence.rate,
+        "reduction_ratio": evidence.ratio,
+    }
 
 
 def _natural(info: Info, evidence: Evidence) -> Scalars:

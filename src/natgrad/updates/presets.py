@@ -71,7 +71,14 @@ def hessian_free(
     length: Length | None = None,
 ) -> Algorithm:
     """Martens' Hessian-Free with its usual settings."""
-    parts = Parts(
+    return truncated(
+        task, hessian_free_parts(damping=damping, iterations=iterations, momentum=momentum, length=length)
+    )
+
+
+def hessian_free_parts(*, damping: float, iterations: int, momentum: float, length: Length | None) -> Parts:
+    """What Hessian-Free is made of."""
+    return Parts(
         metric=gauss_newton(),
         solve=conjugate_gradient(iterations, stop=little_progress(5e-4), keep=1.3),
         damping=levenberg_marquardt(damping),
@@ -79,7 +86,6 @@ def hessian_free(
         precondition=diagonal_preconditioner(squared_gradients()),
         momentum=momentum,
     )
-    return truncated(task, parts)
 
 
 def tonga(task: Task, *, rate: float = 1.0, damping: float = 0.1, iterations: int = 20) -> Algorithm:
@@ -103,6 +109,14 @@ class SpannedEvidence(NamedTuple):
 
 def krylov_descent(task: Task, *, descend: Descend | None = None, metric: Metric | None = None) -> Algorithm:
     """Krylov subspace descent; metric and minimisation both on the metric's rows, which need targets."""
+    direction = krylov_direction(task, descend=descend, metric=metric)
+    return descent(supervised(task), direction, optax.sgd(1.0))
+
+
+def krylov_direction(
+    task: Task, *, descend: Descend | None = None, metric: Metric | None = None
+) -> Direction:
+    """The whole step of Krylov subspace descent, as a direction."""
     inner = subspace_descent() if descend is None else descend
     measure = gauss_newton() if metric is None else metric
 
@@ -120,7 +134,7 @@ def krylov_descent(task: Task, *, descend: Descend | None = None, metric: Metric
         step = tree.select(found.result != FAILED, found.value, tree.zeros(model))
         return step, Spanned(step), SpannedEvidence(found.iterations, found.result)
 
-    return descent(supervised(task), Direction(init, apply), optax.sgd(1.0))
+    return Direction(init, apply)
 
 
 def unit_blocks(
@@ -132,7 +146,20 @@ def unit_blocks(
     metric: UnitMetric | None = None,
     solver: Solver | None = None,
 ) -> Algorithm:
-    """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network.
+    """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network."""
+    direction = unit_direction(law, activation=activation, damping=damping, metric=metric, solver=solver)
+    return descent(supervised(Task(perceptron_network(activation), law)), direction, optimizer)
+
+
+def unit_direction(
+    law: Law,
+    *,
+    activation: Activation = jnp.tanh,
+    damping: float = 1e-2,
+    metric: UnitMetric | None = None,
+    solver: Solver | None = None,
+) -> Direction:
+    """The direction of every unit by its own exact block.
 
     The solver is conjugate gradients by default; it must not call LAPACK, of which several calls side by
     side can wait for each other for ever.
@@ -143,7 +170,6 @@ def unit_blocks(
         raise InputError(
             f"unit blocks are solved without LAPACK, got the {chosen.name} solver; use cg or diagonal"
         )
-    task = Task(perceptron_network(activation), law)
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> tuple[()]:
         del key, model, estimate
@@ -161,4 +187,4 @@ def unit_blocks(
 
         return tree.map_layers(layer, blocks, estimate.gradient), carry, blocks
 
-    return descent(supervised(task), Direction(init, apply), optimizer)
+    return Direction(init, apply)

@@ -73,7 +73,7 @@ def levenberg_marquardt(
     bounds: tuple[float, float] = (1e-8, 1e8),
     ratio: Callable[[Line, Array], Array] = reduction_ratio,
 ) -> Damping:
-    """Multiply by `factor` where the ratio is below 1/4, divide where above 3/4 [martens2010 sec. 4.1]."""
+    """Multiply by `factor` where the ratio is below 1/4, divide where above 3/4 [martens2010]."""
     _positive(start)
 
     def renew(steps: Array, damping: Array, rho: Array) -> Array:
@@ -85,7 +85,7 @@ def levenberg_marquardt(
 
 
 def backtrack(value: Callable[[Model], Array], iterates: Model, kept: Array) -> tuple[Model, Bool[Array, ""]]:
-    """From the last iterate back while the one before is better [martens2010 sec. 4.6].
+    """From the last iterate back while the one before is better [martens2010].
 
     `value` is the loss after a step, `iterates` are [slot, ...] per leaf, the first `kept` filled. Also
     says whether the last one was left.

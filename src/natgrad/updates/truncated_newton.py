@@ -3,7 +3,7 @@
     direction = (damping I + F)^{-1} gradient,    step = -length direction        [revisiting alg. 1]
 
 The parts are chosen apart from each other: metric, solver, damping, length, preconditioner. Momentum is
-a warm start: the solver begins at a share of the last direction [martens2010 sec. 4.5], which is kept
+a warm start: the solver begins at a share of the last direction [martens2010], which is kept
 between steps. A step that is not finite is not taken, and counts as one that broke its promise.
 """
 
@@ -182,7 +182,7 @@ def _backtracked(solution: Solution, system: System, function: Function) -> Solu
 
 
 def diagonal_preconditioner(diagonal: Diagonal, *, exponent: float = 0.75) -> Precondition:
-    """M = (diag(U) + damping)^exponent, divided by [martens2010 sec. 4.7]."""
+    """M = (diag(U) + damping)^exponent, divided by [martens2010]."""
 
     def make(
         key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows, damping: Array

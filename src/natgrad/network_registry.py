@@ -1,0 +1,285 @@
+"""Networks by the names of a config: model and law -> task, method -> direction, all -> a `Problem`.
+
+A method is one line of `DIRECTIONS`, composed of the same parts as `updates.presets`; the loss, the optimiser
+and the refusal of steps that are not finite are those of every method.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import PRNGKeyArray
+
+from natgrad import config
+from natgrad.core import Algorithm, Direction, Model, Problem, steepest
+from natgrad.data import Dataset
+from natgrad.errors import InputError
+from natgrad.evaluate.targets import Judge, misclassified, squared
+from natgrad.limits import network_chunk
+from natgrad.metrics.curvature import Metric, fisher, monte_carlo_fisher
+from natgrad.metrics.empirical import centred_covariance
+from natgrad.metrics.units import exact_units, sampled_units
+from natgrad.models.networks import (
+    Activation,
+    convolutional,
+    fresh_convolutional,
+    fresh_perceptron,
+    perceptron,
+)
+from natgrad.models.outputs import Law, linear, sigmoid, softmax
+from natgrad.objectives import examples
+from natgrad.objectives.examples import Examples
+from natgrad.objectives.supervised import Task, supervised
+from natgrad.solvers.contract import Solver
+from natgrad.solvers.diagonal import diagonal
+from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
+from natgrad.solvers.minres import minres_qlp
+from natgrad.solvers.subspace import subspace_descent
+from natgrad.solvers.truncated import conjugate_gradient
+from natgrad.solvers.whole import Solve, automatic, dense_solve, dual_solve
+from natgrad.updates.descent import descent
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES
+from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
+from natgrad.updates.presets import hessian_free_parts, krylov_direction, unit_direction
+from natgrad.updates.reduction import constant, levenberg_marquardt
+from natgrad.updates.truncated_newton import Parts, truncated_newton
+
+ACTIVATIONS: dict[str, Activation] = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu}
+
+LAWS: dict[str, Callable[[config.Model], Law]] = {
+    "softmax": lambda chosen: softmax(),
+    "sigmoid": lambda chosen: sigmoid(),
+    "linear": lambda chosen: linear(chosen.beta or 1.0),
+}
+
+JUDGES: dict[str, Judge] = {
+    "softmax": Judge("error", misclassified, lambda outputs: math.log(outputs)),
+    "sigmoid": Judge("squared_error", squared(jax.nn.sigmoid), lambda outputs: outputs * math.log(2)),
+    "linear": Judge("squared_error", squared(lambda r: r), lambda outputs: 0.5 * outputs),
+}
+"""How a law's outputs are judged beside the likelihood, and the loss of one that knows nothing."""
+
+PREDICTIONS: dict[str, tuple[Callable[[jax.Array], jax.Array], Callable[[np.ndarray], np.ndarray]]] = {
+    "softmax": (jax.nn.softmax, lambda means: means.argmax(axis=1)),
+    "sigmoid": (jax.nn.sigmoid, lambda means: means),
+    "linear": (lambda outputs: outputs, lambda means: means),
+}
+"""From outputs to the mean of the target, and from that to what is predicted."""
+
+
+class Sizes(NamedTuple):
+    """What the data say of a network: the width of its inputs, their shape as images, and its outputs."""
+
+    visible: int
+    image: tuple[int, int] | None
+    outputs: int
+
+
+def _deep(chosen: config.Model, sizes: Sizes) -> tuple[int, ...]:
+    return sizes.visible, *chosen.layers, sizes.outputs
+
+
+def _mirrored(chosen: config.Model, sizes: Sizes) -> tuple[int, ...]:
+    return sizes.visible, *chosen.layers, *chosen.layers[-2::-1], sizes.outputs
+
+
+def _fresh_filters(key: PRNGKeyArray, chosen: config.Model, sizes: Sizes) -> Model:
+    image = (1, *(sizes.image or (1, sizes.visible)))
+    layers = (*chosen.layers, sizes.outputs)
+    return fresh_convolutional(key, image, chosen.filters or (), layers, width=chosen.filter_width or 5)
+
+
+def _filtered(chosen: config.Model, sizes: Sizes) -> Callable[[Model, Any], jax.Array]:
+    inner = convolutional(ACTIVATIONS[chosen.activation or "tanh"])
+    image = sizes.image or (1, sizes.visible)
+    return lambda parameters, rows: inner(parameters, rows.reshape(-1, 1, *image))
+
+
+def _layered(chosen: config.Model, sizes: Sizes) -> Callable[[Model, Any], jax.Array]:
+    del sizes
+    return perceptron(ACTIVATIONS[chosen.activation or "tanh"])
+
+
+MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
+    "mlp": (lambda key, chosen, sizes: fresh_perceptron(key, _deep(chosen, sizes)), _layered),
+    "convnet": (_fresh_filters, _filtered),
+    "autoencoder": (lambda key, chosen, sizes: fresh_perceptron(key, _mirrored(chosen, sizes)), _layered),
+}
+
+
+def fresh(key: PRNGKeyArray, chosen: config.Model, sizes: Sizes) -> Model:
+    """The parameters of a new network."""
+    return MODELS[chosen.kind][0](key, chosen, sizes)
+
+
+def task(chosen: config.Model, sizes: Sizes) -> Task:
+    """The network and the law of its targets."""
+    return Task(MODELS[chosen.kind][1](chosen, sizes), LAWS[chosen.output or "softmax"](chosen))
+
+
+class Given(NamedTuple):
+    """What a direction is made for: the task, and the learning rate as a function of the step."""
+
+    task: Task
+    rate: optax.Schedule
+
+
+SOLVERS: dict[str, Callable[[int], Solve]] = {
+    "cg": conjugate_gradient,
+    "minres": minres_qlp,
+    "direct": lambda iterations: dense_solve(),
+    "dual": lambda iterations: dual_solve(),
+}
+UNIT_SOLVERS: dict[str, Callable[[int], Solver]] = {
+    "auto": unit_gradients,
+    "cg": unit_gradients,
+    "diagonal": lambda iterations: diagonal(),
+}
+
+
+def _measured(metric: Metric, usual: Solve, settings: config.Config, given: Given) -> Direction:
+    """A whole-network system, solved and taken a rate's length (or a divergence's) along."""
+    chosen = settings.metric
+    rate = learning_rate(given.rate if settings.optimizer.name == "sgd" else 1.0)
+    adapt = levenberg_marquardt if chosen.adaptive else constant
+    return truncated_newton(
+        given.task,
+        Parts(
+            metric=metric,
+            solve=usual if chosen.solver == "auto" else SOLVERS[chosen.solver](chosen.iterations),
+            damping=adapt(chosen.damping),
+            length=divergence_ball(chosen.kl_radius, longest=rate) if chosen.kl_radius else rate,
+            momentum=chosen.momentum,
+            relative=chosen.relative,
+        ),
+    )
+
+
+def _natural(settings: config.Config, given: Given) -> Direction:
+    chosen = settings.metric
+    sampled = partial(monte_carlo_fisher, chosen.drawn) if chosen.drawn else fisher
+    return _measured(sampled(chunk=chosen.chunk), conjugate_gradient(chosen.iterations), settings, given)
+
+
+def _tonga(settings: config.Config, given: Given) -> Direction:
+    chosen = settings.metric
+    usual = automatic(conjugate_gradient(chosen.iterations))
+    return _measured(centred_covariance(chunk=chosen.chunk), usual, settings, given)
+
+
+def _hessian_free(settings: config.Config, given: Given) -> Direction:
+    chosen = settings.metric
+    search = line_search(settings.optimizer.learning_rate)
+    parts = hessian_free_parts(
+        damping=chosen.damping, iterations=chosen.iterations, momentum=chosen.momentum, length=search
+    )
+    return truncated_newton(given.task, parts)
+
+
+def _krylov(settings: config.Config, given: Given) -> Direction:
+    return krylov_direction(given.task, descend=subspace_descent(settings.metric.iterations))
+
+
+def _units(settings: config.Config, given: Given) -> Direction:
+    chosen = settings.metric
+    return unit_direction(
+        given.task.law,
+        activation=ACTIVATIONS[settings.model.activation or "tanh"],
+        damping=chosen.damping,
+        metric=sampled_units(chosen.drawn) if chosen.drawn else exact_units(),
+        solver=UNIT_SOLVERS[chosen.solver](chosen.iterations),
+    )
+
+
+DIRECTIONS: dict[str, Callable[[config.Config, Given], Direction]] = {
+    "natural": _natural,
+    "hessian-free": _hessian_free,
+    "krylov": _krylov,
+    "tonga": _tonga,
+    "units": _units,
+    "plain": lambda settings, given: steepest(),
+}
+WHOLE = ("natural", "hessian-free", "tonga")  # their directions have their length already
+
+
+def algorithm(settings: config.Config, network: Task, steps: int) -> Algorithm:
+    """The training method of a config, for a training of that many steps."""
+    chosen = settings.optimizer
+    length = chosen.decay_steps or max(steps, 1)
+    rate = SCHEDULES[chosen.schedule](chosen.learning_rate, length, chosen.final_fraction)
+    direction = DIRECTIONS[settings.method](settings, Given(network, rate))
+    measured = settings.method in WHOLE and chosen.name == "sgd"
+    optimizer = OPTIMIZERS[chosen.name](1.0 if measured else rate, chosen.momentum)
+    return descent(supervised(network), direction, optimizer, average=settings.evaluation.average)
+
+
+TARGETS: dict[str, examples.Targets] = {
+    "softmax": examples.classes,
+    "sigmoid": examples.numbers,
+    "linear": examples.numbers,
+}
+METRIC_ROWS: dict[str, Callable[[Examples, int, int], examples.MetricRows]] = {
+    "same": examples.same,
+    "different": examples.different,
+    "unlabeled": examples.unlabelled,
+    "both": examples.both,
+}
+
+
+def problem(settings: config.Config, dataset: Dataset) -> Problem:
+    """What a session trains: a network of this config on these data."""
+    chosen, seed, size = settings.model, settings.data.split_seed, settings.training.batch_size
+    if chosen.kind == "convnet" and dataset.image_shape is None:
+        raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
+    targets, limit = _targets(chosen), settings.evaluation.rows
+    rows = examples.examples_of(dataset, targets, labelled=settings.data.labelled, seed=seed)
+    parts = {s: examples.held_out(dataset, targets, s, limit=limit, seed=seed) for s in ("valid", "test")}
+    sizes = Sizes(dataset.visible, dataset.image_shape, _outputs(chosen, dataset))
+    network, judge = task(chosen, sizes), JUDGES[chosen.output or "softmax"]
+    shape = jax.eval_shape(lambda: fresh(jax.random.key(0), chosen, sizes))
+    _check_targets(network, shape, rows, parts)
+    metric_rows = METRIC_ROWS[settings.metric.data or "same"](rows, size, settings.metric.rows)
+    return Problem(
+        fresh=lambda key: fresh(key, chosen, sizes),
+        algorithm=lambda changed, steps: algorithm(changed, network, steps),
+        rows=rows,
+        number=len(rows.labelled.values),
+        draw=examples.batches_of(size, metric_rows),
+        measure=lambda model: judge.measure(network, model, **parts),
+        scale=judge.ignorance(sizes.outputs),
+        chunk=lambda samples: network_chunk(settings, _products(shape, dataset.image_shape)),
+        outputs=sizes.outputs,
+    )
+
+
+def _targets(chosen: config.Model) -> examples.Targets:
+    return examples.itself if chosen.kind == "autoencoder" else TARGETS[chosen.output or "softmax"]
+
+
+def _outputs(chosen: config.Model, dataset: Dataset) -> int:
+    """How many outputs the targets ask for."""
+    if chosen.kind == "autoencoder":
+        return dataset.visible
+    labels = (dataset.labels or {}).values()
+    return 1 + max(int(found.max()) for found in labels) if chosen.output == "softmax" else 1
+
+
+def _products(shape: Model, image: tuple[int, int] | None) -> int:
+    """Products of a row's forward pass: a filter is used at every pixel."""
+    height, width = image or (1, 1)
+    return sum(leaf.size * (height * width if leaf.ndim == 4 else 1) for leaf in jax.tree.leaves(shape))
+
+
+def _check_targets(network: Task, shape: Model, rows: Examples, parts: dict[str, Any]) -> None:
+    """Refuse targets that the law cannot produce, while their values can be seen."""
+    for part in parts.values():
+        outputs = jax.eval_shape(network.network, shape, part.inputs)
+        network.law.check(outputs, part.targets)
+    if rows.targets is not None:
+        whole = jax.ShapeDtypeStruct((len(rows.targets), *outputs.shape[1:]), outputs.dtype)
+        network.law.check(whole, rows.targets)
