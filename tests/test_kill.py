@@ -13,7 +13,7 @@ import pytest
 
 from natgrad.records import state as states
 
-KILLS = 20
+RUNS, KILLS = 4, 5  # each of four runs is killed five times
 EPOCHS, PER_EPOCH = 12, 5
 SETTINGS = {
     "method": "nrws",
@@ -34,11 +34,13 @@ LAUNCHER = """
 import json, os, sys
 import natgrad
 from natgrad import training
+from natgrad.records import state
 for line in sys.stdin:
     order = json.loads(line)
     child = os.fork()
     if child == 0:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        state.KEPT = order.pop("kept", state.KEPT)
         run = natgrad.train(**order) if "data" in order else natgrad.resume(order["out"])
         os._exit(0)
     print(child, flush=True)
@@ -73,8 +75,8 @@ def timeless(run):
     return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
 
 
-def arrays(run):
-    newest = states.manifests(run)[0].with_suffix(".safetensors")
+def arrays(run, stem=None):
+    newest = run / "state" / f"{stem or states.manifests(run)[0].stem}.safetensors"
     return newest.name, newest.read_bytes()
 
 
@@ -83,39 +85,44 @@ def wait(run, step, seconds=600):
     end = time.monotonic() + seconds
     while not any(int(path.stem[:10]) >= step for path in states.manifests(run)):
         assert time.monotonic() < end, f"step {step} was not reached"
-        time.sleep(0.002)
+        time.sleep(0.004)
 
 
-def seen(run):
-    """How far a run was when it was killed."""
+def left(run, whole):
+    """How far a killed run is; its newest state is the very one that the uninterrupted run passed through."""
     found = states.manifests(run)
-    return int(found[0].stem[:10]) if found else -1
+    if not found:
+        return -1
+    assert arrays(run) == arrays(whole, found[0].stem)
+    return int(found[0].stem[:10])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_twenty_kills(tmp_path, launch):
+    """At twenty random moments, in compiling, steps, evaluations and saving; resumed, and killed again."""
     np.save(tmp_path / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
-    order = SETTINGS | {"data": str(tmp_path / "own.npy")}
-    _, status = launch(**order, out=str(tmp_path / "whole"))
+    order, whole = SETTINGS | {"data": str(tmp_path / "own.npy")}, tmp_path / "whole"
+    _, status = launch(**order, out=str(whole), kept=1000)
     assert status() == 0
-    assert len(timeless(tmp_path / "whole")) == EPOCHS // 2 + 1
+    assert len(timeless(whole)) == EPOCHS // 2 + 1
     draw, killed = random.Random(4), []
-    for number in range(KILLS):
+    for number in range(RUNS):
         run = tmp_path / f"run{number}"
         process, status = launch(**order, out=str(run))
-        if number % 5 == 0:
-            while not (run / "config.toml").exists():
-                time.sleep(0.002)
-            time.sleep(draw.uniform(0, 1.0))  # while it compiles, or evaluates for the first time
-        else:
-            wait(run, draw.randrange(EPOCHS * PER_EPOCH - 10))
-            time.sleep(draw.uniform(0, 0.05))
-        os.kill(process, signal.SIGKILL)
-        assert status() == signal.SIGKILL
-        killed.append(seen(run))
-        process, status = launch(out=str(run))
+        while not (run / "config.toml").exists():
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 1.0))  # while it compiles, or evaluates for the first time
+        for step in [*sorted(draw.sample(range(1, EPOCHS * PER_EPOCH - 8), KILLS - 1)), None]:
+            os.kill(process, signal.SIGKILL)
+            assert status() == signal.SIGKILL
+            killed.append(left(run, whole))
+            process, status = launch(out=str(run))
+            if step is not None:
+                wait(run, step)
+                time.sleep(draw.uniform(0, 0.05))
         assert status() == 0
-        assert timeless(run) == timeless(tmp_path / "whole")
-        assert arrays(run) == arrays(tmp_path / "whole")
+        assert timeless(run) == timeless(whole)
+        assert arrays(run) == arrays(whole)
+    assert len(killed) == RUNS * KILLS
     assert len({step for step in killed if 0 < step < EPOCHS * PER_EPOCH}) >= 10, killed

@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad import config
 from natgrad.core import State
+from natgrad.data.coding import GREY, to_bytes
 from natgrad.data.dataset import Dataset, assemble
 from natgrad.data.splits import Parts
-from natgrad.data.coding import GREY, to_bytes
 from natgrad.errors import InputError
 from natgrad.models.bernoulli import probability
 from natgrad.session import Session

@@ -35,12 +35,16 @@ class Seen(NamedTuple):
         )
 
 
-def encode(rows: Mapping[str, Unread], path: Path) -> tuple[dict[str, np.ndarray], int]:
-    """All splits in one code: bytes in {0,1} with levels 1, or grey bytes with levels 255."""
+def encode(
+    rows: Mapping[str, Unread], path: Path, *, rounding: bool = False
+) -> tuple[dict[str, np.ndarray], int]:
+    """All splits in one code: bytes in {0,1} with levels 1, or grey bytes with levels 255, unless rounded."""
     seen = Seen()
     for array in rows.values():
         seen = look(array, seen)
     code, levels = choose(seen, all(array.dtype == np.uint8 for array in rows.values()), path)
+    if rounding and levels > 1:
+        return {name: coded(array, lambda block: code(block) > GREY // 2) for name, array in rows.items()}, 1
     return {name: coded(array, code) for name, array in rows.items()}, levels
 
 

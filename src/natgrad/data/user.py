@@ -33,8 +33,8 @@ class UserData(NamedTuple):
     image_shape: tuple[int, int] | None
 
 
-def read(path: Path, seed: int) -> UserData:
-    """Read a user's file, check it, and split it where it is not split."""
+def read(path: Path, seed: int, *, rounding: bool = False) -> UserData:
+    """Read a user's file, check it, and split it where it is not split; grey values rounded, if asked."""
     arrays = open_arrays(path)
     rows = {
         name: array._replace(what=f"{name!r} of {path}")
@@ -51,7 +51,7 @@ def read(path: Path, seed: int) -> UserData:
     labels = {name.removesuffix(LABELS): array for name, array in arrays.items() if name.endswith("labels")}
     check_labels(labels, rows, path)
     check_memory(rows, labels, path)
-    coded, levels = coding.encode(rows, path)
+    coded, levels = coding.encode(rows, path, rounding=rounding)
     marks = {name: array.whole() for name, array in labels.items()}
     return UserData(
         complete(coded, marks or None, seed), levels, (shape[0], shape[1]) if len(shape) == 2 else None

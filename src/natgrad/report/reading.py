@@ -15,7 +15,9 @@ from natgrad.config import Config
 from natgrad.records import folder as folders
 
 Row = dict[str, int | float | None]
-FINISHED, UNFINISHED, RUNNING, DAMAGED = "finished", "unfinished", "running", "damaged"
+FINISHED, UNFINISHED, RUNNING, DIVERGED = "finished", "unfinished", "running", "diverged"
+DAMAGED, NEWER = "damaged", "newer"  # of folders that cannot be read
+LONGEST = 1 << 20  # bytes of a small file, which has thousands
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,14 @@ class Record:
 
     @property
     def state(self) -> str:
-        """How far the run is: finished, running (a process holds its lock), or unfinished."""
+        """How far the run is: finished, running (a process holds its lock), diverged, or unfinished."""
         if locked(self.folder):
             return RUNNING
-        return FINISHED if self._complete() else UNFINISHED
+        if self._complete():
+            return FINISHED
+        progress = self.notes.get("progress")
+        given_up = isinstance(progress, dict) and progress.get("diverged") is True
+        return DIVERGED if given_up else UNFINISHED
 
     @property
     def last(self) -> Row:
@@ -129,7 +135,8 @@ def _number(value: Any) -> bool:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as stream:
+            found = json.loads(stream.read(LONGEST))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
