@@ -1,0 +1,348 @@
+"""Networks through the command line's own loop: batches, methods, resuming, the report, every mistake."""
+
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad import config, defaults, network_registry
+from natgrad.cli.main import main
+from natgrad.data import load
+from natgrad.errors import InputError
+from natgrad.measure import evaluate_run, sample_run
+from natgrad.objectives import examples
+from natgrad.records import folder
+from natgrad.report.making import report_runs
+
+TINY = {"model": "mlp", "layers": (4,), "epochs": 3, "batch_size": 400, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder for this module's runs; optax's Adam and its schedules want ordinary promotion."""
+    before = jax.config.jax_numpy_dtype_promotion
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield tmp_path_factory.mktemp("networks")
+    jax.config.update("jax_numpy_dtype_promotion", before)
+
+
+@pytest.fixture(scope="module")
+def own(place):
+    """Images of 4 x 5 with the label that their darkest row has, and a number for each."""
+    rng = np.random.default_rng(0)
+    images = rng.random((120, 4, 5)) * 0.6
+    labels = rng.integers(0, 3, 120)
+    images[np.arange(120), labels] += 0.4
+    np.savez(place / "classes.npz", images=images, labels=labels)
+    np.savez(place / "numbers.npz", images=images, labels=labels / 2 - 0.5)
+    np.savez(place / "bare.npz", images=images)
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(place):
+    """A tiny perceptron on digits by the default method."""
+    return natgrad.train(out=place / "whole", **TINY)
+
+
+def settings(own, **changed):
+    small = {"model": "mlp", "data": own / "classes.npz", "layers": (3,), "batch_size": 16, "epochs": 2}
+    return config.resolve(small | changed)
+
+
+def problem(own, **changed):
+    chosen = settings(own, **changed)
+    return network_registry.problem(chosen, load(chosen.data.name, binarize=chosen.data.binarize))
+
+
+# --- training -----------------------------------------------------------------------------------------
+
+
+def test_a_resumed_training_has_the_bits_of_one_that_never_stopped(run, place):
+    natgrad.train(out=place / "begun", **TINY | {"epochs": 1})
+    resumed = natgrad.resume(place / "begun", epochs=3)
+    rows = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.trace] for r in (run, resumed)]
+    assert json.dumps(rows[0]) == json.dumps(rows[1])
+    jax.tree.map(np.testing.assert_array_equal, run.model.parameters, resumed.model.parameters)
+    assert run.config == resumed.config
+
+
+def test_the_trace_tells_likelihood_error_and_what_became_of_the_steps(run):
+    first, last = run.trace[0], run.trace[-1]
+    assert last["test_error"] < 0.5 < first["test_error"]
+    assert last["valid_loss"] == -last["valid_ll"] < first["valid_loss"]
+    assert last["test_loss"] == -last["test_ll"] and last["test_ll_se"] > 0
+    assert 0 < last["residual"] < 1 and last["solver_iterations"] == 10 and last["damping"] == 0.1
+    assert run.summary["test_error"] == last["test_error"]
+
+
+def test_the_run_answers_for_new_rows_and_is_evaluated_like_its_last_row(run):
+    data = load("digits", binarize="grey")
+    predicted = run.model.predict(data.test / 16)
+    assert np.mean(predicted != data.labels["test"]) == pytest.approx(run.trace[-1]["test_error"])
+    np.testing.assert_allclose(run.model.means(data.test[:5] / 16).sum(axis=1), 1)
+    found = evaluate_run(run.folder)
+    assert (found["test_error"], found["rows"]) == (run.trace[-1]["test_error"], 300)
+    assert evaluate_run(run.folder, rows=7)["rows"] == 7
+
+
+@pytest.mark.parametrize("method", [name for name in defaults.NETWORK_METHODS if name != "natural"])
+def test_every_method_lowers_the_loss(own, method):
+    """The default method's own test is the run above."""
+    few = {"metric.iterations": 3} if method != "plain" else {}
+    done = natgrad.train(
+        out=own / f"by-{method}", **settings_of(own, method=method, **few), learning_rate=RATES[method]
+    )
+    losses = [row["valid_loss"] for row in done.trace]
+    assert losses[-1] < losses[0] - 0.1
+    assert done.trace[-1]["steps_refused"] == done.trace[-1]["divergences"] == 0
+
+
+RATES = {"hessian-free": 1.0, "krylov": 1.0, "tonga": 0.5, "units": 0.5, "plain": 1.0}
+
+
+def settings_of(own, **changed):
+    return {
+        "model": "mlp",
+        "data": own / "classes.npz",
+        "layers": (3,),
+        "batch_size": 16,
+        "epochs": 3,
+    } | changed
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "column"),
+    [
+        ("convnet", {"model": "convnet", "filters": (2,), "model.filter_width": 2}, "test_error"),
+        ("autoencoder", {"model": "autoencoder", "layers": (4, 3)}, "test_squared_error"),
+        (
+            "regression",
+            {"output": "linear", "model.beta": 0.5, "data": "numbers.npz", "activation": "relu"},
+            "test_squared_error",
+        ),
+    ],
+)
+def test_the_other_networks_learn_too(own, name, changed, column):
+    changed = changed | {"data": own / changed.get("data", "classes.npz"), "optimizer": "adam"}
+    done = natgrad.train(out=own / name, **settings_of(own, method="plain", **changed), learning_rate=0.02)
+    assert done.trace[-1][column] < done.trace[0][column]
+    rows = np.random.default_rng(1).random((3, 20))
+    shape = {"convnet": (3,), "autoencoder": (3, 20), "regression": (3, 1)}[name]
+    assert done.model.predict(rows).shape == shape
+
+
+def test_an_autoencoders_decoder_mirrors_its_layers(own):
+    shape = jax.eval_shape(
+        lambda: problem(own, model="autoencoder", layers=(7, 5, 2)).fresh(jax.random.key(0))
+    )
+    assert [layer.weight.shape for layer in shape] == [(7, 20), (5, 7), (2, 5), (5, 2), (7, 5), (20, 7)]
+
+
+# --- batches ------------------------------------------------------------------------------------------
+
+
+def drawn(own, position=1, **changed):
+    """A batch of the problem, and which rows of the training set it holds, by their inputs."""
+    found = problem(own, **changed)
+    order = jnp.asarray(np.random.default_rng(0).permutation(found.number))
+    return found, order, found.draw(jax.random.key(1), found.rows, order, position)
+
+
+def test_inputs_are_grey_values_and_targets_their_labels(own):
+    found, order, batch = drawn(own)
+    data = load(own / "classes.npz", binarize="grey")
+    values, labels = np.asarray(data.train) / 255, data.labels["train"]
+    at = [
+        int(np.flatnonzero((np.abs(values - row) < 1e-9).all(axis=1))[0])
+        for row in np.asarray(batch.rows.inputs)
+    ]
+    np.testing.assert_array_equal(batch.rows.targets, labels[at])
+    np.testing.assert_array_equal(batch.rows.targets, found.rows.targets[order[16:32]])
+    assert batch.metric is None
+
+
+def test_a_part_of_the_own_batch_may_serve_the_metric(own):
+    _, _, batch = drawn(own, **{"metric.rows": 5})
+    np.testing.assert_array_equal(batch.metric.inputs, batch.rows.inputs[:5])
+    np.testing.assert_array_equal(batch.metric.targets, batch.rows.targets[:5])
+
+
+def test_a_different_batch_follows_in_the_order_and_never_overlaps(own):
+    for position in range(96 // 16):
+        found, order, batch = drawn(own, position, metric_data="different", **{"metric.rows": 40})
+        wanted = np.concatenate([order, order])[(position + 1) * 16 :][:40]
+        np.testing.assert_array_equal(
+            batch.metric.inputs, examples.inputs_of(jax.random.key(0), found.rows.labelled, wanted)
+        )
+        assert not set(map(bytes, np.asarray(batch.rows.inputs))) & set(
+            map(bytes, np.asarray(batch.metric.inputs))
+        )
+
+
+@pytest.mark.parametrize(("name", "rows"), [("unlabeled", 16), ("both", 32)])
+def test_unlabelled_rows_are_others_than_the_gradients(own, name, rows):
+    found, _, batch = drawn(own, labelled=30, metric_data=name, position=0)
+    assert found.number == 30 and len(found.rows.unlabelled.values) == 66
+    assert batch.metric.targets is None and batch.metric.inputs.shape == (rows, 20)
+    others = {bytes(row) for row in np.asarray(found.rows.unlabelled.values)}
+    inputs = np.round(np.asarray(batch.metric.inputs[-16:]) * 255).astype(np.uint8)
+    assert {bytes(row) for row in inputs} <= others
+    assert not others & {bytes(row) for row in np.asarray(found.rows.labelled.values)}
+
+
+def test_labelled_rows_keep_the_shares_of_the_classes(own):
+    data = load(own / "classes.npz", binarize="grey")
+    found = problem(own, labelled=48)
+    shares = np.bincount(data.labels["train"]) / 2
+    assert np.abs(np.bincount(np.asarray(found.rows.targets)) - shares).max() <= 1
+
+
+# --- the report and the command line ------------------------------------------------------------------
+
+
+def test_the_report_shows_the_curves_of_error_and_loss(run, tmp_path):
+    page = (tmp_path / "page.html", report_runs([run.folder], out=tmp_path / "page.html"))[0].read_text()
+    for column in ("valid_error test_error", "train_loss valid_loss", "residual"):
+        assert f'data-y="{column}"' in page
+    assert "test_error" in page and f"{run.trace[-1]['test_error']:.2%}" in page
+    assert "--model mlp" in page and "reconstructs nothing" in page
+
+
+def test_an_autoencoders_report_has_reconstructions(own, tmp_path):
+    done = natgrad.train(out=own / "drawn", **settings_of(own, model="autoencoder", method="plain", epochs=0))
+    report_runs([done.folder], out=tmp_path / "page.html")
+    assert "test rows 1 to 10" in (tmp_path / "page.html").read_text()
+
+
+def test_the_command_line_lists_networks_with_their_error(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["runs", str(run.folder)])
+    assert f"{run.trace[-1]['test_error']:.2%}" in capsys.readouterr().out
+
+
+def test_a_network_has_no_dreams(run):
+    with pytest.raises(InputError, match=r"is a network \(mlp\), which has no dreams; give the run of a"):
+        sample_run(run.folder)
+
+
+def test_the_config_of_a_network_is_complete_and_repeats(run, tmp_path):
+    again = config.resolve({}, run.folder / "config.toml")
+    assert again == run.config == folder.open_run(run.folder)[1]
+    assert (again.data.binarize, again.metric.data, again.model.output) == ("grey", "same", "softmax")
+
+
+MISTAKES = [
+    ({"method": "nrws"}, "the method nrws does not train a model of kind mlp; its methods are natural, "),
+    (
+        {"model": "helmholtz", "method": "tonga"},
+        "tonga does not train a model of kind helmholtz; its methods",
+    ),
+    ({"method": "naturl"}, r"unknown method 'naturl'; did you mean 'natural'\?"),
+    ({"samples": 3}, "objective.samples is no setting of a model of kind mlp; leave it out"),
+    ({"refresh": 2}, "metric.refresh is no setting of a model of kind mlp"),
+    (
+        {"model": "helmholtz", "method": "rws", "labelled": 5},
+        "data.labelled is no setting of a model of kind",
+    ),
+    ({"model": "helmholtz", "method": "nrws", "solver": "minres"}, "metric.solver minres is for networks"),
+    ({"model": "helmholtz", "method": "rws", "data.binarize": "grey"}, "data.binarize grey is for networks"),
+    (
+        {"method": "plain", "metric_data": "different"},
+        "the method plain has no metric, got metric data different",
+    ),
+    (
+        {"method": "tonga", "metric_data": "unlabeled"},
+        "metric of the method tonga needs labels, got metric data",
+    ),
+    (
+        {"method": "units", "metric.adaptive": True},
+        "metric.adaptive is for the methods natural, tonga, got units",
+    ),
+    (
+        {"method": "units", "solver": "minres"},
+        "unknown solver of the method units 'minres'; known are auto, cg",
+    ),
+    (
+        {"method": "krylov", "optimizer": "adam"},
+        "the method krylov decides its own steps, got the optimizer adam",
+    ),
+    (
+        {"metric.kl_radius": 0.1, "optimizer": "adam"},
+        "a metric with adaptive damping or a KL radius decides its",
+    ),
+    (
+        {"method": "hessian-free", "optimizer.schedule": "cosine"},
+        "searches its rate, got the schedule cosine",
+    ),
+    ({"filters": (3,)}, "filters belong to --model convnet, got a model of kind mlp; leave them out"),
+    (
+        {"model": "convnet", "method": "units"},
+        "the method units needs a perceptron, got a convnet; use --method",
+    ),
+    ({"model": "autoencoder", "output": "softmax"}, "has no use for the output softmax; leave it out"),
+    (
+        {"model": "autoencoder", "labelled": 5},
+        "an autoencoder learns its own inputs and has no use for data.lab",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "match"), MISTAKES, ids=str)
+def test_settings_that_do_not_go_together_are_one_sentence(given, match):
+    with pytest.raises(InputError, match=match):
+        config.resolve({"model": "mlp"} | given)
+
+
+UNFIT = [
+    (
+        {"data": "bare.npz"},
+        "have no labels to learn; use --model autoencoder, or labelled data such as digits",
+    ),
+    (
+        {"data": "numbers.npz"},
+        "the softmax law expects class numbers, the labels of .* are float64; use --output",
+    ),
+    ({"output": "sigmoid"}, "the sigmoid law expects targets from 0 to 1, got 2.0; rescale the targets"),
+    (
+        {"labelled": 97},
+        "expected at most the 96 training rows of .* to be labelled, got 97; lower --labelled",
+    ),
+    ({"metric_data": "unlabeled"}, "there are no unlabelled rows for the metric, since every training row"),
+    ({"metric.rows": 17}, "metric.rows: expected at most the batch's 16 rows, got 17; raise --batch-size"),
+    (
+        {"metric_data": "different", "metric.rows": 81},
+        "a different batch of 81 rows for the metric needs 97 labelled rows, there are 96; lower",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "match"), UNFIT, ids=str)
+def test_data_that_do_not_fit_the_network_are_one_sentence(own, given, match):
+    given = given | ({"data": own / given["data"]} if "data" in given else {})
+    with pytest.raises(InputError, match=match):
+        problem(own, **given)
+
+
+def test_a_convnet_needs_images(tmp_path):
+    np.savez(tmp_path / "flat.npz", rows=np.random.default_rng(0).random((40, 6)), labels=np.arange(40) % 2)
+    with pytest.raises(
+        InputError, match="a convnet needs images, the rows of .* are none; give --image-shape"
+    ):
+        problem(tmp_path, model="convnet", data=tmp_path / "flat.npz")
+
+
+def test_a_mistake_on_the_command_line_exits_with_two(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "--model", "mlp", "--data", "3by3", "--epochs", "1"])
+    assert stopped.value.code == 2
+    assert "the data 3by3 have no labels to learn" in capsys.readouterr().err
+
+
+def test_the_loss_that_knows_nothing_is_what_jumps_are_measured_by(own):
+    assert problem(own).scale == pytest.approx(math.log(3))
+    assert problem(own, model="autoencoder").scale == pytest.approx(20 * math.log(2))
