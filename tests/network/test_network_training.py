@@ -75,8 +75,11 @@ def test_the_trace_tells_likelihood_error_and_what_became_of_the_steps(run):
     first, last = run.trace[0], run.trace[-1]
     assert last["test_error"] < 0.5 < first["test_error"]
     assert last["valid_loss"] == -last["valid_ll"] < first["valid_loss"]
-    assert last["test_loss"] == -last["test_ll"] and last["test_ll_se"] > 0
-    assert 0 < last["residual"] < 1 and last["solver_iterations"] == 10 and last["damping"] == 0.1
+    assert last["test_loss"] == -last["test_ll"]
+    assert last["test_ll_se"] > 0
+    assert 0 < last["residual"] < 1
+    assert last["solver_iterations"] == 10
+    assert last["damping"] == 0.1
     assert run.summary["test_error"] == last["test_error"]
 
 
@@ -187,8 +190,10 @@ def test_a_different_batch_follows_in_the_order_and_never_overlaps(own):
 @pytest.mark.parametrize(("name", "rows"), [("unlabeled", 16), ("both", 32)])
 def test_unlabelled_rows_are_others_than_the_gradients(own, name, rows):
     found, _, batch = drawn(own, labelled=30, metric_data=name, position=0)
-    assert found.number == 30 and len(found.rows.unlabelled.values) == 66
-    assert batch.metric.targets is None and batch.metric.inputs.shape == (rows, 20)
+    assert found.number == 30
+    assert len(found.rows.unlabelled.values) == 66
+    assert batch.metric.targets is None
+    assert batch.metric.inputs.shape == (rows, 20)
     others = {bytes(row) for row in np.asarray(found.rows.unlabelled.values)}
     inputs = np.round(np.asarray(batch.metric.inputs[-16:]) * 255).astype(np.uint8)
     assert {bytes(row) for row in inputs} <= others
@@ -209,8 +214,10 @@ def test_the_report_shows_the_curves_of_error_and_loss(run, tmp_path):
     page = (tmp_path / "page.html", report_runs([run.folder], out=tmp_path / "page.html"))[0].read_text()
     for column in ("valid_error test_error", "train_loss valid_loss", "residual"):
         assert f'data-y="{column}"' in page
-    assert "test_error" in page and f"{run.trace[-1]['test_error']:.2%}" in page
-    assert "--model mlp" in page and "reconstructs nothing" in page
+    assert "test_error" in page
+    assert f"{run.trace[-1]['test_error']:.2%}" in page
+    assert "--model mlp" in page
+    assert "reconstructs nothing" in page
 
 
 def test_an_autoencoders_report_has_reconstructions(own, tmp_path):
@@ -331,7 +338,7 @@ def test_data_that_do_not_fit_the_network_are_one_sentence(own, given, match):
 def test_a_convnet_needs_images(tmp_path):
     np.savez(tmp_path / "flat.npz", rows=np.random.default_rng(0).random((40, 6)), labels=np.arange(40) % 2)
     with pytest.raises(
-        InputError, match="a convnet needs images, the rows of .* are none; give --image-shape"
+        InputError, match=r"a convnet needs images, the rows of .* are none; give --image-shape"
     ):
         problem(tmp_path, model="convnet", data=tmp_path / "flat.npz")
 
