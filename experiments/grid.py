@@ -4,8 +4,9 @@
 
 A trial is one `natgrad.train` in a process of its own, on a core of its own. Its curve is appended
 to a `.jsonl` file beside the config when it is done; trials found there are not run again. When the
-grid is done, every variant's best setting on validation data runs anew with the config's `winner_seeds`,
-which had no part in the choice.
+grid is done, every variant's best setting on validation data (by the config's `judge`, which is `valid_ll`
+unless it says otherwise) runs anew with the config's `winner_seeds`, which had no part in the choice.
+Settings named in `seeded`, such as `data.split_seed`, take the trial's seed too.
 """
 
 import argparse
@@ -21,6 +22,8 @@ import tomllib
 from pathlib import Path
 
 KEPT = ("epoch", "step", "seconds", "train_loss", "valid_loss", "valid_ll", "test_ll", "test_ll_se", "kl")
+KEPT += ("valid_error", "test_error", "valid_squared_error", "test_squared_error", "divergences", "damping")
+SIZES = ("layers", "filters", "image_shape")  # settings whose values are lists
 
 
 def trials(config: dict) -> list[dict]:
@@ -29,10 +32,13 @@ def trials(config: dict) -> list[dict]:
     for variant in config["variant"]:
         settings = config["base"] | variant
         name, seeds = settings.pop("name"), settings.pop("seeds", config.get("seeds", [0]))
-        lists = {key: value for key, value in settings.items() if isinstance(value, list) and key != "layers"}
+        lists = {
+            key: value for key, value in settings.items() if isinstance(value, list) and key not in SIZES
+        }
         for values in itertools.product(*lists.values()):
             chosen = settings | dict(zip(lists, values, strict=True))
-            found += [{"variant": name, "settings": chosen, "seed": seed} for seed in seeds]
+            also = {"seeded": config["seeded"]} if "seeded" in config else {}
+            found += [{"variant": name, "settings": chosen, "seed": seed} | also for seed in seeds]
     return sorted(found, key=lambda trial: trial["seed"])
 
 
@@ -40,21 +46,28 @@ def winners(config: dict, results: Path) -> list[dict]:
     """The best setting of every variant, with the seeds that confirm it."""
     asked = {key(trial) for trial in trials(config)}
     best: dict[str, dict] = {}
+    judge = config.get("judge", "valid_ll")
     for line in results.read_text().splitlines():
         trial = json.loads(line)
         before = best.get(trial["variant"])
-        if key(trial) in asked and (before is None or _reached(trial) > _reached(before)):
+        if key(trial) in asked and (before is None or _reached(trial, judge) > _reached(before, judge)):
             best[trial["variant"]] = trial
     return [
-        {"variant": name, "settings": trial["settings"], "seed": seed}
-        for seed in config.get("winner_seeds", [])
-        for name, trial in best.items()
+        trial_of(trial) | {"seed": seed} for seed in config.get("winner_seeds", []) for trial in best.values()
     ]
 
 
-def _reached(trial: dict) -> float:
-    reached = trial["rows"][-1]["valid_ll"]
-    return reached if math.isfinite(reached) else -math.inf
+def trial_of(result: dict) -> dict:
+    """A result without its curve."""
+    return {name: result[name] for name in ("variant", "settings", "seed", "seeded") if name in result}
+
+
+def _reached(trial: dict, judge: str) -> float:
+    """How good a trial is; of anything but a likelihood, less is better."""
+    reached = trial["rows"][-1][judge]
+    if reached is None or not math.isfinite(reached):
+        return -math.inf
+    return reached if judge.endswith("_ll") else -reached
 
 
 def key(trial: dict) -> str:
@@ -67,7 +80,8 @@ def run(trial: dict) -> dict:
 
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        done = natgrad.train(out=Path(folder) / "run", **trial["settings"], seed=trial["seed"])
+        seeds = dict.fromkeys(["seed", *trial.get("seeded", [])], trial["seed"])
+        done = natgrad.train(out=Path(folder) / "run", **trial["settings"] | seeds)
     rows = [{name: row[name] for name in KEPT if name in row} for row in done.trace]
     return trial | {"rows": rows, "wall_seconds": round(time.perf_counter() - began, 1)}
 
@@ -108,6 +122,18 @@ def run_missing(wanted: list[dict], results: Path, workers: int) -> None:
         time.sleep(0.2)
 
 
+def smoke(path: Path) -> None:
+    """One epoch of every variant's first setting, here and unrecorded: does it run, and what does it take?"""
+    config = tomllib.loads(path.read_text())
+    first = {trial["variant"]: trial for trial in reversed(trials(config))}
+    for name, trial in first.items():
+        began = time.process_time()
+        short = {"epochs": 1, "evaluation.every": 1, "optimizer.schedule": "constant"}
+        rows = run(trial | {"settings": trial["settings"] | short})["rows"]
+        told = {key: rows[-1][key] for key in KEPT if key in rows[-1]}
+        print(f"{time.process_time() - began:6.1f} CPU s  {name}: {told}", flush=True)
+
+
 def _collect(process: subprocess.Popen, trial: dict, results: Path) -> None:
     output = process.stdout.read() if process.stdout else ""
     if process.returncode:
@@ -123,10 +149,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("config", type=Path, nargs="?")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--smoke", action="store_true", help="one epoch of every variant, unrecorded")
     parser.add_argument("--trial", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.trial:
         print(json.dumps(run(json.loads(arguments.trial))))
+    elif arguments.smoke:
+        smoke(arguments.config)
     else:
         run_all(arguments.config, arguments.workers)
 

@@ -31,7 +31,7 @@ class _Section(BaseModel):
 class Data(_Section):
     """Which data, how grey values become binary, how rows are split.
 
-    `labelled` is how many training rows a network sees the labels of (all, unless given); the other rows
+    `labelled` is how many training rows a network sees the targets of (all, unless given); the other rows
     serve metrics.
     """
 

@@ -130,9 +130,10 @@ def _check_network(settings: Any, usual: Any) -> None:
         raise InputError(f"filters belong to --model convnet, got a model of kind {kind}; leave them out")
     if method == "units" and kind == "convnet":
         raise InputError("the method units needs a perceptron, got a convnet; use --method natural")
-    if kind == "autoencoder" and (settings.model.output == "softmax" or settings.data.labelled):
-        name = "data.labelled" if settings.data.labelled else "the output softmax"
-        raise InputError(f"an autoencoder learns its own inputs and has no use for {name}; leave it out")
+    if kind == "autoencoder" and settings.model.output == "softmax":
+        raise InputError(
+            "an autoencoder's targets are its inputs, got the output softmax; use sigmoid or linear"
+        )
     _check_metric_data(method, metric.data)
     _check_optimizer(method, metric, settings.optimizer)
 

@@ -291,10 +291,9 @@ MISTAKES = [
         {"model": "convnet", "method": "units"},
         "the method units needs a perceptron, got a convnet; use --method",
     ),
-    ({"model": "autoencoder", "output": "softmax"}, "has no use for the output softmax; leave it out"),
     (
-        {"model": "autoencoder", "labelled": 5},
-        "an autoencoder learns its own inputs and has no use for data.lab",
+        {"model": "autoencoder", "output": "softmax"},
+        "autoencoder's targets are its inputs, got the output soft",
     ),
 ]
 

@@ -21,7 +21,7 @@ from natgrad.errors import InputError
 
 app = App(
     name="natgrad",
-    help="Natural gradients for probabilistic models: train, evaluate and look at Helmholtz machines and networks.",
+    help="Natural gradients for probabilistic models: train and look at Helmholtz machines and networks.",
     version=natgrad.__version__,
     result_action="return_value",
     suppress_keyboard_interrupt=False,

@@ -68,15 +68,15 @@ def examples_of(dataset: Dataset, targets_of: Targets, *, labelled: int | None, 
     """The training rows with their targets; with `labelled`, so many of them, drawn by the seed."""
     targets, count = targets_of(dataset, "train"), len(dataset.train)
     rows = lambda values: batches.on_device(values, dataset.levels, dataset.resample)  # noqa: E731
-    if targets is None:
-        return Examples(rows(dataset.train), None, rows(dataset.train[:0]))
     if labelled is not None and labelled > count:
         raise InputError(
             f"expected at most the {count} training rows of {dataset.name} to be labelled, got {labelled}; "
             "lower --labelled"
         )
-    chosen, rest = evenly(targets.reshape(-1), labelled or count, seed)
-    return Examples(rows(dataset.train[chosen]), jnp.asarray(targets[chosen]), rows(dataset.train[rest]))
+    marks = np.zeros(count) if targets is None else targets.reshape(-1)
+    chosen, rest = evenly(marks, labelled or count, seed)
+    known = None if targets is None else jnp.asarray(targets[chosen])
+    return Examples(rows(dataset.train[chosen]), known, rows(dataset.train[rest]))
 
 
 def held_out(dataset: Dataset, targets_of: Targets, split: str, *, limit: int, seed: int) -> Rows:
