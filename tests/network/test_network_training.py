@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config, defaults, network_registry
+from natgrad import config, network_registry
 from natgrad.cli.main import main
 from natgrad.data import load
 from natgrad.errors import InputError
@@ -23,11 +23,19 @@ TINY = {"model": "mlp", "layers": (4,), "epochs": 3, "batch_size": 400, "seed": 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder for this module's runs; optax's Adam and its schedules want ordinary promotion."""
-    before = jax.config.jax_numpy_dtype_promotion
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield tmp_path_factory.mktemp("networks")
-    jax.config.update("jax_numpy_dtype_promotion", before)
+    """A folder for this module's runs, which share programs; optax's Adam wants ordinary promotion."""
+    made = tmp_path_factory.mktemp("networks")
+    options = {
+        "jax_compilation_cache_dir": str(made / "xla"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_numpy_dtype_promotion": "standard",
+    }
+    before = {name: getattr(jax.config, name) for name in options}
+    for name, value in options.items():
+        jax.config.update(name, value)
+    yield made
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +101,9 @@ def test_the_run_answers_for_new_rows_and_is_evaluated_like_its_last_row(run):
     assert evaluate_run(run.folder, rows=7)["rows"] == 7
 
 
-@pytest.mark.parametrize("method", [name for name in defaults.NETWORK_METHODS if name != "natural"])
+@pytest.mark.parametrize(
+    "method", ["hessian-free", pytest.param("krylov", marks=pytest.mark.slow), "tonga", "units", "plain"]
+)
 def test_every_method_lowers_the_loss(own, method):
     """The default method's own test is the run above."""
     few = {"metric.iterations": 3} if method != "plain" else {}
@@ -122,20 +132,23 @@ def settings_of(own, **changed):
     ("name", "changed", "column"),
     [
         ("convnet", {"model": "convnet", "filters": (2,), "model.filter_width": 2}, "test_error"),
-        ("autoencoder", {"model": "autoencoder", "layers": (4, 3)}, "test_squared_error"),
         (
             "regression",
-            {"output": "linear", "model.beta": 0.5, "data": "numbers.npz", "activation": "relu"},
+            {"output": "linear", "model.beta": 0.5, "data": "numbers.npz", "optimizer": "adam"},
             "test_squared_error",
         ),
     ],
 )
 def test_the_other_networks_learn_too(own, name, changed, column):
-    changed = changed | {"data": own / changed.get("data", "classes.npz"), "optimizer": "adam"}
-    done = natgrad.train(out=own / name, **settings_of(own, method="plain", **changed), learning_rate=0.02)
+    changed = changed | {"data": own / changed.get("data", "classes.npz")}
+    done = natgrad.train(
+        out=own / name,
+        **settings_of(own, method="plain", **changed),
+        learning_rate=0.02 if name == "regression" else 0.5,
+    )
     assert done.trace[-1][column] < done.trace[0][column]
     rows = np.random.default_rng(1).random((3, 20))
-    shape = {"convnet": (3,), "autoencoder": (3, 20), "regression": (3, 1)}[name]
+    shape = {"convnet": (3,), "regression": (3, 1)}[name]
     assert done.model.predict(rows).shape == shape
 
 
@@ -220,8 +233,12 @@ def test_the_report_shows_the_curves_of_error_and_loss(run, tmp_path):
     assert "reconstructs nothing" in page
 
 
-def test_an_autoencoders_report_has_reconstructions(own, tmp_path):
-    done = natgrad.train(out=own / "drawn", **settings_of(own, model="autoencoder", method="plain", epochs=0))
+def test_an_autoencoder_learns_and_its_report_has_reconstructions(own, tmp_path):
+    changed = {"model": "autoencoder", "layers": (4, 3), "method": "plain", "labelled": 64}
+    done = natgrad.train(out=own / "drawn", **settings_of(own, **changed), learning_rate=0.1)
+    assert done.trace[-1]["test_squared_error"] < done.trace[0]["test_squared_error"]
+    assert done.trace[-1]["step"] == 3 * 64 // 16
+    assert done.model.predict(np.zeros((3, 20))).shape == (3, 20)
     report_runs([done.folder], out=tmp_path / "page.html")
     assert "test rows 1 to 10" in (tmp_path / "page.html").read_text()
 
