@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 import natgrad
-from natgrad import config, defaults, network_registry, registry
+from natgrad import config, defaults, network_methods, registry
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -105,7 +105,7 @@ def test_public_names_are_callable_whatever_was_imported_before(first: str) -> N
 def test_config_and_registry_know_the_same_methods() -> None:
     assert set(get_args(config.MachineMethod)) == set(defaults.MACHINE_METHODS) == set(registry.METHODS)
     known = set(defaults.NETWORK_METHODS)
-    assert set(get_args(config.NetworkMethod)) == known == set(network_registry.DIRECTIONS)
+    assert set(get_args(config.NetworkMethod)) == known == set(network_methods.DIRECTIONS)
 
 
 def test_contributing_is_short_and_the_readme_has_the_two_commands() -> None:

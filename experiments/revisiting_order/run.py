@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad import config, network_registry
+from natgrad import config, network_methods, network_registry
 from natgrad.data import load
 from natgrad.evaluate.targets import misclassified
 from natgrad.objectives.supervised import Labelled, Rows
@@ -62,7 +62,7 @@ def trainer(chosen: dict, method: dict, images: Images) -> Callable[[np.ndarray]
     settings = config.resolve({"model": "mlp", "layers": (chosen["hidden"],), "batch_size": size} | method)
     sizes = network_registry.Sizes(images.values.shape[1], None, int(images.labels.max()) + 1)
     task = network_registry.task(settings.model, sizes)
-    algorithm = network_registry.algorithm(settings, task, steps)
+    algorithm = network_methods.algorithm(settings, task, steps)
     key = jax.random.key(chosen["seed"])
 
     @jax.jit

@@ -1,7 +1,7 @@
 """From a config's names to the parts they stand for: the only place where strings choose behaviour.
 
 method = objective + direction (metric and solve), then an optimiser: one line each below for Helmholtz
-machines, in `network_registry` for networks. `problem` puts either into the session's terms.
+machines, in `network_methods` for networks. `problem` puts either into the session's terms.
 """
 
 import math

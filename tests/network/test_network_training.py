@@ -57,13 +57,13 @@ def run(place):
     return natgrad.train(out=place / "whole", **TINY)
 
 
-def settings(own, **changed):
-    small = {"model": "mlp", "data": own / "classes.npz", "layers": (3,), "batch_size": 16, "epochs": 2}
-    return config.resolve(small | changed)
+def settings_of(own, **changed):
+    small = {"model": "mlp", "data": own / "classes.npz", "layers": (3,), "batch_size": 16, "epochs": 3}
+    return small | changed
 
 
 def problem(own, **changed):
-    chosen = settings(own, **changed)
+    chosen = config.resolve(settings_of(own, **changed))
     return network_registry.problem(chosen, load(chosen.data.name, binarize=chosen.data.binarize))
 
 
@@ -116,16 +116,6 @@ def test_every_method_lowers_the_loss(own, method):
 
 
 RATES = {"hessian-free": 1.0, "krylov": 1.0, "tonga": 0.5, "units": 0.5, "plain": 1.0}
-
-
-def settings_of(own, **changed):
-    return {
-        "model": "mlp",
-        "data": own / "classes.npz",
-        "layers": (3,),
-        "batch_size": 16,
-        "epochs": 3,
-    } | changed
 
 
 @pytest.mark.parametrize(
