@@ -14,42 +14,11 @@ from natgrad.chunk import Course, Totals, course, is_sound
 from natgrad.core import NON_FINITE, Info
 from natgrad.errors import Diverged
 from natgrad.records import state as states
+from natgrad.report.listing import list_runs
+from trainings import SETTINGS, After, Killed, die, parameters, same
 
-SETTINGS = {
-    "method": "rws",
-    "layers": (2,),
-    "epochs": 4,
-    "batch_size": 8,
-    "samples": 3,
-    "evaluation.every": 2,
-    "evaluation.test_samples": 5,
-    "training.chunk": 2,
-    "training.save_seconds": 0,
-    "seed": 5,
-}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def place(tmp_path_factory):
-    """A folder for this module; runs with the same learning rate share their programs."""
-    made = tmp_path_factory.mktemp("divergence")
-    options = {
-        "jax_compilation_cache_dir": str(made / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield made
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
-@pytest.fixture(scope="module")
-def data(place):
-    path = place / "own.npy"
-    np.save(path, np.random.default_rng(0).random((50, 2, 3)))
-    return str(path)
+FOUR = SETTINGS | {"epochs": 4}
+pytestmark = pytest.mark.usefixtures("place")
 
 
 def trapped(monkeypatch, loss, above, first=7):
@@ -80,17 +49,13 @@ def spoil(state, after, info: Info, loss, bad):
     return after, info._replace(value=value, result=jnp.where(bad, NON_FINITE, info.result))
 
 
-def rows(run):
-    return [json.loads(line) for line in (run / "trace.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.parametrize(
     "loss", [1e6, pytest.param(math.nan, marks=pytest.mark.slow)], ids=["absurd", "not finite"]
 )
 def test_a_chunk_that_runs_away_is_done_again_with_smaller_steps(tmp_path, data, monkeypatch, caplog, loss):
     """The rate 0.4 is a trap from step 7 on, and so is 0.1, but not 0.025."""
     trapped(monkeypatch, loss, above=0.05)
-    run = natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **SETTINGS)
+    run = natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **FOUR)
     assert [row["divergences"] for row in run.trace] == [0, 2, 2]
     assert run.trace[-1]["steps_refused"] == 0
     assert run.trace[-1]["valid_loss"] < 10
@@ -107,50 +72,24 @@ def test_a_chunk_that_runs_away_is_done_again_with_smaller_steps(tmp_path, data,
 def test_what_follows_a_divergence_is_a_training_with_that_rate(tmp_path, data, monkeypatch):
     """From the state before the trap on, the same as if the rate had been cut there by hand."""
     trapped(monkeypatch, 1e6, above=0.2, first=0)
-    fallen = natgrad.train(data=data, out=tmp_path / "fallen", learning_rate=0.4, **SETTINGS)
+    fallen = natgrad.train(data=data, out=tmp_path / "fallen", learning_rate=0.4, **FOUR)
     monkeypatch.undo()
-    careful = natgrad.train(data=data, out=tmp_path / "careful", learning_rate=0.1, **SETTINGS)
+    careful = natgrad.train(data=data, out=tmp_path / "careful", learning_rate=0.1, **FOUR)
     assert fallen.trace[-1]["divergences"] == 1
-    for one, two in zip(
-        jax.tree.leaves(fallen.model.parameters), jax.tree.leaves(careful.model.parameters), strict=True
-    ):
+    for one, two in zip(parameters(fallen), parameters(careful), strict=True):
         np.testing.assert_array_equal(one, two)
-
-
-class Stopped(BaseException):
-    """A kill."""
-
-
-class Kill:
-    """A watcher that ends the training after so many chunks, without a save."""
-
-    def __init__(self, chunks):
-        self.left = chunks
-
-    def advanced(self, steps, total, loss):
-        self.left -= 1
-        if self.left == 0:
-            raise Stopped
-
-    def evaluated(self, row):
-        pass
 
 
 @pytest.mark.parametrize("chunks", [pytest.param(4, marks=pytest.mark.slow), 7])
 def test_resuming_remembers_the_cut(tmp_path, data, monkeypatch, chunks):
     """Killed just before the trap, and after it."""
     trapped(monkeypatch, 1e6, above=0.05)
-    settings = SETTINGS | {"learning_rate": 0.4}
+    settings = FOUR | {"learning_rate": 0.4}
     whole = natgrad.train(data=data, out=tmp_path / "whole", **settings)
-    with pytest.raises(Stopped):
-        natgrad.train(data=data, out=tmp_path / "cut", watch=Kill(chunks), **settings)
+    with pytest.raises(Killed):
+        natgrad.train(data=data, out=tmp_path / "cut", watch=After(chunks, die), **settings)
     again = natgrad.resume(tmp_path / "cut")
-    timeless = lambda run: [  # noqa: E731
-        {k: v for k, v in row.items() if not k.endswith("seconds")} for row in rows(run.folder)
-    ]
-    assert timeless(again) == timeless(whole)
-    newest = [states.manifests(run.folder)[0].with_suffix(".safetensors") for run in (whole, again)]
-    assert newest[0].read_bytes() == newest[1].read_bytes()
+    same(again.folder, whole.folder)
     assert again.trace[-1]["divergences"] == 2
 
 
@@ -162,11 +101,16 @@ def test_a_training_that_nothing_helps_is_given_up_with_its_last_good_state(tmp_
         match=r"the training of .* diverged 5 times, although the learning rate was cut to 0.00156; its last "
         r"good state, of step 7, is saved: train anew with a lower --learning-rate or, .* a higher --damping",
     ):
-        natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **SETTINGS)
+        natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **FOUR)
     assert states.manifests(tmp_path / "run")[0].stem == "0000000007"
     assert natgrad.load(tmp_path / "run").trace[-1]["epoch"] == 0
+    assert [line["state"] for line in list_runs(tmp_path)] == ["diverged"]
     with pytest.raises(Diverged, match="diverged 6 times"):
         natgrad.resume(tmp_path / "run")
+    monkeypatch.undo()
+    with pytest.raises(Killed):  # a state after the first sound chunk
+        natgrad.resume(tmp_path / "run", watch=After(2, die))
+    assert [line["state"] for line in list_runs(tmp_path)] == ["unfinished"]
 
 
 @pytest.mark.slow

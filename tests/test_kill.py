@@ -8,26 +8,14 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from natgrad.records import state as states
+from trainings import SETTINGS, arrays, timeless
 
 RUNS, KILLS = 4, 5  # each of four runs is killed five times
 EPOCHS, PER_EPOCH = 12, 5
-SETTINGS = {
-    "method": "nrws",
-    "layers": (2,),
-    "epochs": EPOCHS,
-    "batch_size": 8,
-    "samples": 3,
-    "refresh": 3,
-    "evaluation.every": 2,
-    "evaluation.patience": 50,
-    "evaluation.test_samples": 5,
-    "training.chunk": 2,
-    "training.save_seconds": 0,
-}
+NATURAL = SETTINGS | {"method": "nrws", "epochs": EPOCHS, "refresh": 3, "evaluation.patience": 50}
 
 # Importing JAX is what takes time: a process that has done so, but has not started it, forks for each run.
 LAUNCHER = """
@@ -70,16 +58,6 @@ def launch(tmp_path):
     process.communicate()
 
 
-def timeless(run):
-    rows = [json.loads(line) for line in (run / "trace.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
-
-
-def arrays(run, stem=None):
-    newest = run / "state" / f"{stem or states.manifests(run)[0].stem}.safetensors"
-    return newest.name, newest.read_bytes()
-
-
 def wait(run, step, seconds=600):
     """Until a state of that step or a later one is there."""
     end = time.monotonic() + seconds
@@ -99,10 +77,9 @@ def left(run, whole):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_twenty_kills(tmp_path, launch):
+def test_twenty_kills(tmp_path, launch, data):
     """At twenty random moments, in compiling, steps, evaluations and saving; resumed, and killed again."""
-    np.save(tmp_path / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
-    order, whole = SETTINGS | {"data": str(tmp_path / "own.npy")}, tmp_path / "whole"
+    order, whole = NATURAL | {"data": data}, tmp_path / "whole"
     _, status = launch(**order, out=str(whole), kept=1000)
     assert status() == 0
     assert len(timeless(whole)) == EPOCHS // 2 + 1

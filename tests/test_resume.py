@@ -20,19 +20,8 @@ from natgrad.interrupts import Interrupted, noted
 from natgrad.limits import OPERATIONS, chunk_length
 from natgrad.records import folder, lock
 from natgrad.records import state as states
+from trainings import SETTINGS, After, Killed, arrays, die, press, same, timeless
 
-SETTINGS = {
-    "method": "rws",
-    "layers": (2,),
-    "epochs": 5,
-    "batch_size": 8,
-    "samples": 3,
-    "evaluation.every": 2,
-    "evaluation.test_samples": 5,
-    "training.chunk": 2,
-    "training.save_seconds": 0,
-    "seed": 5,
-}
 PLAIN = {"evaluation.average": 0.8, "evaluation.patience": 9, "objective.growth": ((2, 4),)} | {
     "optimizer": "adam",
     "optimizer.schedule": "exponential",
@@ -62,28 +51,12 @@ SLOW = {
 }
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder for the runs of this module; runs that differ only in numbers share their programs."""
-    made = tmp_path_factory.mktemp("resume")
-    options = {
-        "jax_compilation_cache_dir": str(made / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_numpy_dtype_promotion": "standard",  # optax's Adam and its schedules want it
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield made
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
-@pytest.fixture(scope="module")
-def data(place):
-    """Forty training rows, so an epoch is five batches: chunks of 2, 2 and 1 steps."""
-    np.save(place / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
-    return str(place / "own.npy")
+@pytest.fixture(scope="module", autouse=True)
+def promotion():
+    """optax's Adam and its schedules want JAX's own rules of promotion."""
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture(scope="module")
@@ -101,58 +74,11 @@ def whole(place, data):
     return train
 
 
-class After:
-    """A watcher that does something after so many chunks."""
-
-    def __init__(self, chunks, action):
-        self.left, self.action = chunks, action
-
-    def advanced(self, steps, total, loss):
-        self.left -= 1
-        if self.left == 0:
-            self.action()
-
-    def evaluated(self, row):
-        pass
-
-
-class Killed(BaseException):
-    """What stands for a kill: nothing is saved when it comes."""
-
-
-def die():
-    raise Killed
-
-
-def press(number=signal.SIGINT):
-    return lambda: os.kill(os.getpid(), number)
-
-
 def stopped(out, data, chunks, action=die, **settings):
     """A run that was ended after so many chunks."""
     with pytest.raises(Killed if action is die else Interrupted):
         natgrad.train(data=data, out=out, watch=After(chunks, action), **SETTINGS | settings)
     return out
-
-
-def timeless(run):
-    lines = (run / "trace.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
-
-
-def arrays(run):
-    newest = states.manifests(run)[0].with_suffix(".safetensors")
-    return newest.name, newest.read_bytes()
-
-
-def same(run, other):
-    """The same trace, the same bits in every array of the last state, the same model."""
-    assert timeless(run) == timeless(other)
-    assert arrays(run) == arrays(other)
-    models = [jax.tree.leaves(natgrad.load(each).model.parameters) for each in (run, other)]
-    for one, two in zip(*models, strict=True):
-        np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)])
@@ -166,9 +92,7 @@ def test_a_stopped_training_goes_on_bit_for_bit(tmp_path, data, whole, case):
     finished = natgrad.resume(run)
     expected = whole(**settings)
     same(run, expected.folder)
-    assert timeless(run) == [
-        {k: v for k, v in row.items() if not k.endswith("seconds")} for row in finished.trace
-    ]
+    assert timeless(run) == timeless(finished.trace)
     assert finished.summary["steps"] == expected.summary["steps"]
 
 

@@ -14,6 +14,7 @@ from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.evaluate import exact
 from natgrad.measure import evaluate_run, sample_run
+from trainings import parameters, timeless
 
 SETTINGS = {
     "method": "rws",
@@ -27,44 +28,12 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """A folder for the runs of this module; runs that differ only in numbers share their programs."""
-    folder = tmp_path_factory.mktemp("training")
-    options = {
-        "jax_compilation_cache_dir": str(folder / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield folder
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
-@pytest.fixture(scope="module")
-def data(place):
-    """Fifty grey images of 2 x 3 pixels: 40 rows train, so an epoch is five batches."""
-    rng = np.random.default_rng(0)
-    np.save(place / "own.npy", rng.random((50, 2, 3)))
-    return str(place / "own.npy")
-
-
-@pytest.fixture(scope="module")
 def run(place, data):
     return natgrad.train(data=data, out=place / "run", **SETTINGS)
 
 
-def timeless(rows):
-    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
-
-
-def leaves(run):
-    return [np.asarray(leaf) for leaf in jax.tree.leaves(run.model.parameters)]
-
-
 def same_parameters(one, other):
-    return all((a == b).all() for a, b in zip(leaves(one), leaves(other), strict=True))
+    return all((a == b).all() for a, b in zip(parameters(one), parameters(other), strict=True))
 
 
 def test_the_trace_has_a_row_per_evaluation(run):
@@ -138,7 +107,7 @@ def test_no_epochs_leave_the_first_model(place, data):
     assert run.summary["train_loss"] is None
     key_init, _ = jax.random.split(jax.random.split(generator.key(5), 4)[0])
     fresh = registry.model(key_init, run.config.model, 6)
-    for got, expected in zip(leaves(run), jax.tree.leaves(fresh), strict=True):
+    for got, expected in zip(parameters(run), jax.tree.leaves(fresh), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-14)
 
 

@@ -9,7 +9,7 @@ import logging
 import os
 from pathlib import Path
 
-from natgrad import config
+from natgrad import config, registry
 from natgrad.data import Dataset
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -17,7 +17,7 @@ from natgrad.limits import learnt
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress
-from natgrad.session import Session, is_over
+from natgrad.session import CUT, Session, is_over
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ def saved(place: Path, epochs: int | None) -> Session | None:
             _log.warning(_finished(place, settings, stored.notes.progress))
             return None
         session = _restored(stored, before, settings)
+    if epochs is not None:
+        _say_pace(place, session)
     with folder.writing(place):
         folder.cut(place, session.progress.rows)
         if session.settings != before:
@@ -106,6 +108,22 @@ def _keeping_pace(before: config.Config, settings: config.Config, found: Dataset
     steps = learnt(settings, found) // before.training.batch_size * before.training.epochs
     optimizer = chosen.model_copy(update={"decay_steps": max(steps, 1)})
     return settings.model_copy(update={"optimizer": optimizer})
+
+
+def _say_pace(place: Path, session: Session) -> None:
+    """A longer training whose learning rate has come to its end hardly moves: its user should know."""
+    chosen, steps = session.settings.optimizer, session.total
+    if not chosen.decay_steps or chosen.decay_steps >= steps:
+        return
+    schedule = registry.learning_rate(chosen, steps)
+    rate, last = float(schedule(chosen.decay_steps)), float(schedule(steps))
+    if rate == last < chosen.learning_rate:
+        _log.warning(
+            "the learning rate of %s stays at %.3g from step %d of %d on, where its schedule ends; "
+            "for a longer schedule train anew, with --epochs %d",
+            *(place, rate * CUT**session.progress.divergences, chosen.decay_steps, steps),
+            session.settings.training.epochs,
+        )
 
 
 def _finished(place: Path, settings: config.Config, at: Progress) -> str:

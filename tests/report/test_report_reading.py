@@ -3,6 +3,7 @@
 import fcntl
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from natgrad.cli.main import app
 from natgrad.errors import InputError
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
-from natgrad.report.reading import FINISHED, RUNNING, UNFINISHED, locked, read, read_all
+from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read, read_all
 
 
 def test_a_run_is_read_with_its_last_and_best_rows(make: Any) -> None:
@@ -43,6 +44,19 @@ def test_states_tell_finished_unfinished_and_stopped_early(make: Any) -> None:
     losses = [{"epoch": n, "step": n, "valid_loss": loss} for n, loss in enumerate((3.0, 2.0, 2.5, 2.6))]
     assert read(make("early", epochs=9, rows=losses, **{"evaluation.patience": 2})).state == FINISHED
     assert read(make("patient", epochs=9, rows=losses, **{"evaluation.patience": 3})).state == UNFINISHED
+
+
+def test_a_run_that_was_given_up_is_diverged_until_it_goes_on(make: Any) -> None:
+    place = make("run", epochs=3, rows=[{"epoch": 0, "step": 0}])
+    notes = {"visible": 9, "progress": {"divergences": 5, "diverged": True}}
+    (place / "state" / "0000000007.json").write_text(json.dumps({"format": 2, "notes": notes}), "utf-8")
+    assert read(place).state == DIVERGED
+    notes["progress"]["diverged"] = False
+    (place / "state" / "0000000009.json").write_text(json.dumps({"format": 2, "notes": notes}), "utf-8")
+    assert read(place).state == UNFINISHED
+    whole = make("whole", epochs=1)
+    shutil.copy(place / "state" / "0000000007.json", whole / "state")
+    assert read(whole).state == FINISHED
 
 
 def test_a_run_whose_lock_is_held_is_running(make: Any) -> None:
