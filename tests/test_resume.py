@@ -8,18 +8,20 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config
+from natgrad import config, start
 from natgrad.errors import InputError
 from natgrad.interrupts import Interrupted, noted
 from natgrad.limits import OPERATIONS, chunk_length
 from natgrad.records import folder, lock
 from natgrad.records import state as states
+from natgrad.records.notes import Progress
 from trainings import SETTINGS, After, Killed, arrays, die, press, same, timeless
 
 PLAIN = {"evaluation.average": 0.8, "evaluation.patience": 9, "objective.growth": ((2, 4),)} | {
@@ -155,6 +157,28 @@ def test_schedules_keep_their_length(tmp_path, data, whole, case):
     assert found.config.optimizer.decay_steps == 15
     same(run, whole(**case, **{"optimizer.decay_steps": 15}).folder)
     assert natgrad.resume(run, epochs=6).config.optimizer.decay_steps == 15
+
+
+@pytest.mark.parametrize(
+    ("schedule", "decay", "ends"),
+    [
+        ("cosine", 15, True),
+        ("linear", 15, True),
+        ("inverse", 15, False),
+        ("constant", 15, False),
+        ("cosine", 25, False),
+    ],
+)
+def test_a_rate_that_has_come_to_its_end_is_said(caplog, schedule, decay, ends):
+    """It was cut once, too. The inverse of the step goes on falling."""
+    chosen = {"optimizer.schedule": schedule, "optimizer.decay_steps": decay, "learning_rate": 0.1}
+    settings = config.resolve(chosen | {"optimizer.final_fraction": 0.1, "epochs": 5})
+    start._say_pace("run", SimpleNamespace(settings=settings, total=25, progress=Progress(divergences=1)))
+    notice = (
+        "the learning rate of run stays at 0.0025 from step 15 of 25 on, where its schedule ends; "
+        "for a longer schedule train anew, with --epochs 5"
+    )
+    assert caplog.messages == [notice] * ends
 
 
 def test_fewer_epochs_than_planned(tmp_path, data, whole):

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,19 @@ def test_event_files_hold_what_the_trace_holds(run: Path) -> None:
         assert found[name] == pytest.approx(expected, rel=1e-6)
     assert set(found["train_loss"]) == {row["step"] for row in rows[1:]}
     assert set(found["loss_of_late"]) == {row["step"] for row in rows[1:]}
+
+
+@pytest.mark.slow
+def test_a_resumed_run_goes_on_with_its_events(run: Path, tmp_path: Path) -> None:
+    from natgrad.cli.main import _run
+
+    again = shutil.copytree(run, tmp_path / "run")
+    _run(["resume", str(again), "--epochs", "4", "--tensorboard", "--quiet", "--json"])
+    assert len(list(again.glob("events.out.tfevents.*"))) == 2
+    rows = [json.loads(line) for line in (again / "trace.jsonl").read_text("utf-8").splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3, 4]
+    assert scalars(again)["test_ll"] == pytest.approx({row["step"]: row["test_ll"] for row in rows}, rel=1e-6)
+    assert set(scalars(again)["loss_of_late"]) == {row["step"] for row in rows[1:]}
 
 
 def test_dotted_columns_become_groups_and_gaps_stay_gaps(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The commands, as functions with the flags people use every day; imports inside, so that help is quick."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,15 +47,23 @@ def train(
     settings = resolve((flags or Flags()).given() | DOTTED, config)
     if dry_run:
         return _show_config(settings, json=json)
-    from natgrad.cli.progress import Progress
-    from natgrad.cli.tensorboard import watching
     from natgrad.records.folder import fresh
     from natgrad.training import run_config
 
     events = (out or fresh(settings)) if tensorboard else None
-    with Progress(epochs=settings.training.epochs, quiet=quiet) as bar, watching(bar, events) as watch:
+    with watched(settings.training.epochs, events, quiet=quiet) as watch:
         run = run_config(settings, out=events or out, watch=watch, final=True)
     return _print(run.summary, json=json, title=f"trained {run.folder}")
+
+
+@contextmanager
+def watched(epochs: int, events: Path | None, *, quiet: bool) -> Iterator[Any]:
+    """A training's progress on the terminal and, where a folder is given, in event files."""
+    from natgrad.cli.progress import Progress
+    from natgrad.cli.tensorboard import watching
+
+    with Progress(epochs=epochs, quiet=quiet) as bar, watching(bar, events) as watch:
+        yield watch
 
 
 def evaluate(

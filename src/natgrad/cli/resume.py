@@ -30,13 +30,10 @@ def resume(
             f"resume takes no settings but --epochs, got {', '.join(sorted(commands.DOTTED))}; "
             "train anew with the others"
         )
-    from natgrad.cli.progress import Progress
-    from natgrad.cli.tensorboard import watching
     from natgrad.records.folder import open_run
     from natgrad.training import resume_run
 
     total = epochs if epochs is not None else open_run(run)[1].training.epochs
-    events = run if tensorboard else None
-    with Progress(epochs=total, quiet=quiet) as bar, watching(bar, events) as watch:
+    with commands.watched(total, run if tensorboard else None, quiet=quiet) as watch:
         found = resume_run(run, epochs=epochs, watch=watch, final=True)
     commands._print(found.summary, json=json, title=f"trained {found.folder}")
