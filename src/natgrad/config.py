@@ -261,11 +261,20 @@ def _explain(error: ValidationError) -> InputError:
     key = ".".join(str(part) for part in first["loc"] if not isinstance(part, int))
     if first["type"] == "extra_forbidden":
         inner = next(iter(first["input"]), "") if isinstance(first["input"], dict) else ""
-        return unknown("setting", f"{key}.{inner}".rstrip("."), [*_dotted_names(), *SHORT])
+        return _unknown_setting(f"{key}.{inner}".rstrip("."))
     if first["type"] == "literal_error":
         known = [name.strip(" '") for name in first["ctx"]["expected"].replace(" or ", ",").split(",")]
         return unknown(key.removesuffix(".name"), str(first["input"]), known)
     return InputError(f"{key}: expected {_expected(first)}, got {first['input']!r}")
+
+
+def _unknown_setting(name: str) -> InputError:
+    """The nearest settings, or where none is near the everyday ones."""
+    told = unknown("setting", name, {*_dotted_names(), *SHORT})
+    if "did you mean" in str(told):
+        return told
+    everyday = ", ".join(sorted(SHORT))
+    return InputError(f"unknown setting {name!r}; known are {everyday}, and all that --dry-run shows")
 
 
 def _expected(error: Any) -> str:
