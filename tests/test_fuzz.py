@@ -1,4 +1,7 @@
-"""Hostile and damaged files: one sentence or a good result, in little memory, and nothing else touched."""
+"""Hostile and damaged files: one sentence or a good result, in little memory, and nothing else touched.
+
+`test_memory.py` holds the worst of them to the system's own limit.
+"""
 
 import hashlib
 import io
@@ -273,12 +276,11 @@ def test_damaged_configs(tmp_path, data):
         b"a = " + b"[" * 3000,
         b"[model]\nlayers = " + b"[" * 60_000,
         b"a" + b".a" * 30_000 + b" = 1",
-        b"\n".join(b"a" + b".a" * 2000 + b"%d = 1" % number for number in range(14)),
         b"seed = " + b"9" * 4000,
         b"# x\n" * 20_000,
         b'[data]\nname = "' + b"x" * 4000 + b'"',
     ],
-    ids=["deep", "deeper", "dotted", "dotted lines", "number", "long", "name"],
+    ids=["deep", "deeper", "dotted", "number", "long", "name"],
 )
 def test_oversized_configs(tmp_path, raw):
     (tmp_path / "c.toml").write_bytes(raw)
