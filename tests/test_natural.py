@@ -22,7 +22,7 @@ from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.krylov import conjugate_gradient
 from natgrad.updates.descent import descent
-from natgrad.updates.diagnose import diagnose
+from natgrad.updates.diagnose import diagnose, named
 from natgrad.updates.natural import fisher_length, natural
 from natgrad.updates.shaped import covector_momentum, trust_region
 
@@ -200,7 +200,7 @@ def test_diagnostics_of_an_exact_natural_step():
     batch = model.coding.value(on, jnp.float64)
     state = method.init(jax.random.key(0), model, batch)
     _, info = jax.jit(method.step)(jax.random.key(1), state, batch)
-    found = {name: float(value) for name, value in diagnose(info).items()}
+    found = named(diagnose(info))
     assert found["generation.0.residual"] < 1e-10
     assert found["recognition.1.residual"] < 1e-10
     assert 0 < found["cosine"] < 1

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Info, State
-from natgrad.updates.diagnose import diagnose
+from natgrad.updates.diagnose import diagnose, named
 
 
 class Totals(NamedTuple):
@@ -26,15 +26,14 @@ class Totals(NamedTuple):
     taken: Int[Array, ""]
     failed: Int[Array, ""]
     sums: dict[str, Float[Array, ""]]
-    latest: dict[str, Float[Array, ""]]
+    latest: dict[str, Float[Array, "..."]]
 
     def means(self) -> dict[str, Any]:
         """The totals as a row of the trace."""
         count = max(int(self.taken), 1)
         loss = float(self.value) / count if int(self.taken) else None
         means = {name: float(value) / count for name, value in self.sums.items()}
-        latest = {name: float(value) for name, value in self.latest.items()}
-        return {"train_loss": loss, "steps_refused": int(self.failed)} | means | latest
+        return {"train_loss": loss, "steps_refused": int(self.failed)} | means | named(self.latest)
 
 
 class Course(NamedTuple):

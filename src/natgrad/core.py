@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from natgrad import tree
+
 Model = Any
 Carry = Any
 Batch = Any
@@ -42,11 +44,15 @@ class Direction(NamedTuple):
     """How a gradient is measured: from an estimate to a direction of descent (metric, then solve).
 
     `init` sees an estimate of which only the shapes count. `apply` also returns evidence: whatever
-    `diagnose` needs to describe the direction, at no cost where nobody asks.
+    `diagnose` needs to describe the direction, at no cost where nobody asks. `keep` says what is carried
+    on after a step that was taken or refused, from what was carried before and after `apply`.
     """
 
     init: Callable[[PRNGKeyArray, Model, Estimate], Carry]
     apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], tuple[Model, Carry, Any]]
+    keep: Callable[[Array, Carry, Carry], Carry] = lambda taken, before, after: tree.select(
+        taken, after, before
+    )
 
 
 class State(NamedTuple):

@@ -13,6 +13,7 @@ inputs the same iteration runs in sample space, on vectors of one number per row
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -65,60 +66,76 @@ def _primal(blocks: UnitBlocks, damping: Damping) -> Primal:
 
 def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
     rows, curvature, damping, mean, deflation = factor
+    precondition = _deflating(deflation, mean[None])
+    at = _start(join(gradient), precondition)
+    for _ in range(iterations - 1):
+        response, energy = _energy(at.direction, rows, curvature, damping)
+        product = (curvature * response) @ rows.T + damping[:, None] * at.direction
+        at = _advance(at, product, energy, precondition)
+    _, energy = _energy(at.direction, rows, curvature, damping)  # the last product is not needed
+    return split(at.solution + _length(at.power, energy)[:, None] * at.direction)
 
-    def curve(p: Vectors) -> tuple[Array, Callable[[], Vectors]]:
-        response = p @ rows
-        bent = curvature * response
-        energy = (bent * response).sum(axis=1) + damping * (p * p).sum(axis=1)
-        return energy, lambda: bent @ rows.T + damping[:, None] * p
 
-    return split(_iterate(curve, Deflation(deflation, mean[None]), join(gradient), iterations))
+def _energy(
+    direction: Vectors, rows: Float[Array, "side row"], curvature: Float[Array, "out row"], damping: Damping
+) -> tuple[Float[Array, "out row"], Float[Array, " out"]]:
+    """What a direction does to every logit, and its damped length in the metric."""
+    response = direction @ rows
+    length = (curvature * response * response).sum(axis=1)
+    return response, length + damping * (direction * direction).sum(axis=1)
 
 
 def _over_samples(factor: DualFactor, gradient: Layer, iterations: int) -> Layer:
+    """The same in sample space, as a loop: its turns are cheap, compiling each of them is not."""
     root, damping = factor.root, factor.damping
     level = factor.inner.mean()
-    deflation = level / (damping + level * (root * root).sum(axis=1))
+    precondition = _deflating(level / (damping + level * (root * root).sum(axis=1)), root)
 
-    def curve(p: Vectors) -> tuple[Array, Callable[[], Vectors]]:
-        product = root * ((root * p) @ factor.inner) + damping[:, None] * p
-        return (p * product).sum(axis=1), lambda: product
+    def turn(number: Array, at: Iterate) -> Iterate:
+        del number
+        product = root * ((root * at.direction) @ factor.inner) + damping[:, None] * at.direction
+        return _advance(at, product, (at.direction * product).sum(axis=1), precondition)
 
-    seen = root * factor.blocks.responses(gradient)
-    return lift(factor, gradient, _iterate(curve, Deflation(deflation, root), seen, iterations))
-
-
-class Deflation(NamedTuple):
-    """A preconditioner r -> r - strength (axis . r) axis, with one axis for all units or one each."""
-
-    strength: Float[Array, " out"]
-    axis: Float[Array, "axes side"]
+    start = _start(root * factor.blocks.responses(gradient), precondition)
+    return lift(factor, gradient, jax.lax.fori_loop(0, iterations, turn, start).solution)
 
 
-def _iterate(
-    curve: Callable[[Vectors], tuple[Array, Callable[[], Vectors]]],
-    deflation: Deflation,
-    right: Vectors,
-    iterations: int,
-) -> Vectors:
-    """Preconditioned conjugate gradients; the last iteration needs no product, only its step length."""
-    strength, axis = deflation
+class Iterate(NamedTuple):
+    """Where conjugate gradients are; `power` is residual . preconditioned residual, unit by unit."""
+
+    solution: Vectors
+    residual: Vectors
+    direction: Vectors
+    power: Float[Array, " out"]
+
+
+Precondition = Callable[[Vectors], tuple[Vectors, Float[Array, " out"]]]
+
+
+def _deflating(strength: Float[Array, " out"], axis: Float[Array, "axes side"]) -> Precondition:
+    """r -> r - strength (axis . r) axis with its power, for one axis for all units or one each."""
 
     def precondition(r: Vectors) -> tuple[Vectors, Array]:
         along = (r * axis).sum(axis=1)
         taken = strength * along
         return r - taken[:, None] * axis, (r * r).sum(axis=1) - taken * along
 
-    solution, residual = jnp.zeros_like(right), right
-    direction, power = precondition(right)
-    for turn in range(iterations):
-        energy, product = curve(direction)
-        step = power / jnp.where(energy > 0, energy, 1)
-        solution = solution + step[:, None] * direction
-        if turn + 1 == iterations:
-            break
-        residual = residual - step[:, None] * product()
-        corrected, renewed = precondition(residual)
-        direction = corrected + (renewed / jnp.where(power > 0, power, 1))[:, None] * direction
-        power = renewed
-    return solution
+    return precondition
+
+
+def _start(right: Vectors, precondition: Precondition) -> Iterate:
+    return Iterate(jnp.zeros_like(right), right, *precondition(right))
+
+
+def _advance(at: Iterate, product: Vectors, energy: Array, precondition: Precondition) -> Iterate:
+    """One iteration, from the metric's product with the direction and their inner product."""
+    step = _length(at.power, energy)[:, None]
+    residual = at.residual - step * product
+    corrected, power = precondition(residual)
+    turned = corrected + _length(power, at.power)[:, None] * at.direction
+    return Iterate(at.solution + step * at.direction, residual, turned, power)
+
+
+def _length(above: Array, below: Array) -> Array:
+    """A quotient that is finite where there is nothing left to do."""
+    return above / jnp.where(below > 0, below, 1)

@@ -49,11 +49,12 @@ def descent(
         model = optax.apply_updates(state.model, update)
         taken = finite(estimate.value, tree.vdot(update, update))
         mean = tree.blend(_memory(average, state.steps), state.average, model) if average else ()
-        after = State(model, carry, measured, optimized, state.steps + 1, mean)
-        kept = state._replace(steps=state.steps + 1)
+        after = State(model, carry, (), optimized, state.steps + 1, mean)
+        before = state._replace(direction=(), steps=state.steps + 1)
+        kept = tree.select(taken, after, before)
         result = jnp.where(taken, TAKEN, NON_FINITE)
         info = Info(estimate.value, result, estimate.diagnostics, estimate.gradient, move, update, evidence)
-        return tree.select(taken, after, kept), info
+        return kept._replace(direction=direction.keep(taken, state.direction, measured)), info
 
     return Algorithm(init, step)
 

@@ -1,32 +1,37 @@
-"""What a reader wants to know of a step, computed only where it is asked for."""
+"""What a reader wants to know of a step, computed only where it is asked for.
 
+This part of a program runs once per epoch, but it is compiled with every step: so small layers go
+together, and all inner products of small vectors come from one matrix product.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from natgrad import tree
+from natgrad import stacks, tree
 from natgrad.core import Info
-from natgrad.metrics.blocks import Blocks, dot, scaled
+from natgrad.metrics.blocks import Blocks, UnitBlocks, dot, scaled
 from natgrad.models.bernoulli import Layer
 from natgrad.updates import truncated_newton
-from natgrad.updates.natural import Evidence, Measured
+from natgrad.updates.natural import Evidence
 
-Scalars = dict[str, Float[Array, ""]]
+Numbers = dict[str, Float[Array, "..."]]
+Products = Callable[[int, int], Float[Array, ""]]
+LARGE = 2**16  # numbers beyond which vectors are not copied side by side
 
 
-def diagnose(info: Info) -> Scalars:
+def diagnose(info: Info) -> Numbers:
     """Norms and angle of the whole step; for natural directions also per layer, with the solver's residual.
 
     `step_kl` is the length of the step in nats to second order, (1/2) update^T F update; `condition` an
-    estimate of the damped blocks' largest condition number.
+    estimate of the damped blocks' largest condition number. What there is for every layer is a vector.
     """
-    found = {
-        "gradient_norm": tree.norm(info.gradient),
-        "direction_norm": tree.norm(info.direction),
-        "step_norm": tree.norm(info.update),
-        "cosine": _cosine(info.gradient, info.direction),
-    }
+    products = _tree_products([info.gradient, info.direction, info.update])
+    found = _angle(products) | {"step_norm": jnp.sqrt(products(2, 2))}
     if isinstance(info.evidence, Evidence):
         found |= _natural(info, info.evidence)
     if isinstance(info.evidence, truncated_newton.Evidence):
@@ -34,7 +39,19 @@ def diagnose(info: Info) -> Scalars:
     return found
 
 
-def _truncated(evidence: truncated_newton.Evidence) -> Scalars:
+def named(found: dict[str, Any]) -> dict[str, float]:
+    """Every number by name: the vector `generation.residual` as `generation.0.residual` and so on."""
+    numbers = {}
+    for name, value in found.items():
+        if jnp.ndim(value) == 0:
+            numbers[name] = float(value)
+            continue
+        network, key = name.split(".")
+        numbers |= {f"{network}.{layer}.{key}": float(number) for layer, number in enumerate(value)}
+    return numbers
+
+
+def _truncated(evidence: truncated_newton.Evidence) -> Numbers:
     """What became of a truncated step; the reduction ratio is nan where nobody needed one."""
     return {
         "step_kl": evidence.divergence,
@@ -46,43 +63,71 @@ def _truncated(evidence: truncated_newton.Evidence) -> Scalars:
     }
 
 
-def _natural(info: Info, evidence: Evidence) -> Scalars:
+def _natural(info: Info, evidence: Evidence) -> Numbers:
     fisher = evidence.fisher
-    found: Scalars = {"step_kl": 0.5 * tree.vdot(info.update, fisher.mv(info.update))}
-    counts = [jnp.asarray(count) for count in evidence.iterations]
-    found["solver_iterations"] = (
-        jnp.max(jnp.stack(counts)).astype(found["step_kl"].dtype) if counts else jnp.zeros(())
-    )
+    found: Numbers = {}
+    length = jnp.zeros(()) if fisher.prior is None else (fisher.prior * info.update.prior**2).sum()
     for name in ("generation", "recognition"):
-        stack = getattr(fisher, name)
-        for number, blocks in enumerate(stack or ()):
-            parts = (evidence.factors, evidence.gradient, evidence.solution)
-            layer = tuple(getattr(part, name)[number] for part in parts)
-            found |= {f"{name}.{number}.{key}": value for key, value in _layer(blocks, *layer).items()}
-    return found
+        if (blocks := getattr(fisher, name)) is None:
+            continue
+        parts = (evidence.solution, evidence.gradient, info.update, evidence.factors)
+        solution, gradient, update, measured = (getattr(part, name) for part in parts)
+        together = all(isinstance(each, UnitBlocks) for each in blocks)  # dense ones know no padding
+        each = stacks.map_layers if together else tree.map_layers
+        dampings = tuple(layer.damping for layer in measured)
+        rows = each(_layer, solution, gradient, update, blocks, dampings)
+        columns = jax.tree.map(lambda *numbers: jnp.stack(numbers), *rows)
+        length = length + columns.pop("length").sum()
+        found |= {f"{name}.{key}": column for key, column in columns.items()}
+    counts = jnp.stack([jnp.zeros((), jnp.int32), *evidence.iterations])
+    return found | {"step_kl": 0.5 * length, "solver_iterations": jnp.max(counts).astype(length.dtype)}
 
 
-def _layer(blocks: Blocks, measured: Measured, gradient: Layer, direction: Layer) -> Scalars:
-    """One layer: norms, angle, relative residual of the solve, condition estimate."""
-    damping = measured.damping
+def _layer(direction: Layer, gradient: Layer, update: Layer, blocks: Blocks, damping: Array) -> Numbers:
+    """One layer: norms, angle, relative residual of the solve, condition estimate, the update's length."""
+    leading = _leading(blocks, direction)
+    seen, moved, grown = _images(blocks, direction, update, leading)
     right = scaled(1 + damping, gradient)
-    residual = tree.subtract(tree.add(blocks.mv(direction), scaled(damping, direction)), right)
-    return {
-        "gradient_norm": tree.norm(gradient),
-        "direction_norm": tree.norm(direction),
-        "cosine": _cosine(gradient, direction),
-        "residual": tree.norm(residual) / jnp.maximum(tree.norm(right), 1e-30),
-        "condition": jnp.max((_largest(blocks, direction) + damping) / damping),
+    residual = tree.subtract(tree.add(seen, scaled(damping, direction)), right)
+    products = _tree_products([gradient, direction, residual, right, update, moved])
+    largest = dot(leading, grown) / jnp.maximum(dot(leading, leading), 1e-30)
+    return _angle(products) | {
+        "residual": jnp.sqrt(products(2, 2) / jnp.maximum(products(3, 3), 1e-30)),
+        "condition": jnp.max(jnp.where(damping > 0, 1 + largest / damping, 0)),
+        "length": products(4, 5),
     }
 
 
-def _largest(blocks: Blocks, vector: Layer) -> Float[Array, " out"]:
-    """The largest eigenvalue of every block, from below, by three power iterations."""
-    for _ in range(3):
-        image = blocks.mv(vector)
-        vector = scaled(1 / jnp.sqrt(jnp.maximum(dot(image, image), 1e-30)), image)
-    return dot(vector, blocks.mv(vector))
+def _images(blocks: Blocks, *vectors: Layer) -> tuple[Layer, ...]:
+    """F times several vectors, of small layers at once."""
+    if vectors[0].weight.size > LARGE:
+        return tuple(blocks.mv(vector) for vector in vectors)
+    together = jax.vmap(blocks.mv)(jax.tree.map(lambda *parts: jnp.stack(parts), *vectors))
+    return tuple(jax.tree.map(lambda leaf, at=at: leaf[at], together) for at in range(len(vectors)))
 
 
-def _cosine(left: Any, right: Any) -> Float[Array, ""]:
-    return tree.vdot(left, right) / jnp.maximum(tree.norm(left) * tree.norm(right), 1e-30)
+def _leading(blocks: Blocks, like: Layer) -> Layer:
+    """F times the bias' unit vector: the mean input, close to every block's leading eigenvector."""
+    return blocks.mv(Layer(jnp.zeros_like(like.weight), jnp.ones_like(like.bias)))
+
+
+def _tree_products(trees: list[Any]) -> Products:
+    """The inner products of some trees of the same structure, by their numbers."""
+    leaves = [jax.tree.leaves(each) for each in trees]
+    large = [number for number, leaf in enumerate(leaves[0]) if leaf.size > LARGE]
+    small = [[leaf for leaf in each if leaf.size <= LARGE] for each in leaves]
+    rows = jnp.stack([ravel_pytree(each)[0] for each in small])
+    together = rows @ rows.T
+
+    def product(one: int, other: int) -> Float[Array, ""]:
+        apart = (jnp.vdot(leaves[one][number], leaves[other][number]) for number in large)
+        return sum(apart, together[one, other])
+
+    return product
+
+
+def _angle(products: Products) -> Numbers:
+    """Norms and cosine of the first two of some vectors: gradient and direction."""
+    gradient, direction = jnp.sqrt(products(0, 0)), jnp.sqrt(products(1, 1))
+    cosine = products(0, 1) / jnp.maximum(gradient * direction, 1e-30)
+    return {"gradient_norm": gradient, "direction_norm": direction, "cosine": cosine}

@@ -13,23 +13,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from natgrad import tree
+from natgrad import stacks, tree
 from natgrad.core import Direction, Estimate
 from natgrad.metrics.blocks import Blocks, scaled
 from natgrad.metrics.per_unit import Fisher, Metric
 from natgrad.models.bernoulli import Layer
 from natgrad.models.helmholtz import Helmholtz
 from natgrad.solvers.choice import Choice
-from natgrad.solvers.contract import Factor
+from natgrad.solvers.contract import Factor, Solution
 from natgrad.updates.damping import Adapt
 
 Schedule = Callable[[Int[Array, ""]], Any]
 
 
 class Measured(NamedTuple):
-    """One layer ready to be solved: its factor, and the damping of every unit."""
+    """One layer ready to be solved: its damping, and its factor unless that is made in passing."""
 
-    factor: Factor
+    factor: Factor | None
     damping: Float[Array, " out"]
 
 
@@ -42,9 +42,10 @@ class Factors(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """For the next step: its number, the factors while frozen, the metric's carry, the damping's scale."""
+    """For the next step: its number, kept factors and their age, the metric's carry, the damping's scale."""
 
     steps: Int[Array, ""]
+    age: Int[Array, ""]
     factors: Any
     metric: Any
     scale: Float[Array, ""]
@@ -81,16 +82,17 @@ def natural(
     """
 
     def prepare(fisher: Fisher, steps: Array, scale: Array) -> Factors:
-        return _prepare(fisher, choose, scale * jnp.asarray(damping(steps), scale.dtype), relative)
+        strength = scale * jnp.asarray(damping(steps), scale.dtype)
+        return _prepare(fisher, choose, _Plan(strength, relative, refresh > 1))
 
     def init(key: PRNGKeyArray, model: Helmholtz, estimate: Estimate) -> Kept:
         del key
         steps, carry = jnp.zeros((), jnp.int32), metric.init(model, estimate.samples)
         scale = jnp.ones((), model.prior.dtype)
         if refresh == 1:
-            return Kept(steps, (), carry, scale)
+            return Kept(steps, steps, (), carry, scale)
         measure = lambda m, e, c: prepare(metric.measure(c, m, e.samples)[0], steps, scale)  # noqa: E731
-        return Kept(steps, tree.zeros(jax.eval_shape(measure, model, estimate, carry)), carry, scale)
+        return Kept(steps, steps, tree.zeros(jax.eval_shape(measure, model, estimate, carry)), carry, scale)
 
     def apply(
         key: PRNGKeyArray, kept: Kept, model: Helmholtz, estimate: Estimate
@@ -100,18 +102,30 @@ def natural(
         if refresh == 1:
             factors = prepare(fisher, kept.steps, kept.scale)
         else:
-            due = kept.steps % refresh == 0
             renew = lambda: prepare(fisher, kept.steps, kept.scale)  # noqa: E731
-            factors = jax.lax.cond(due, renew, lambda: kept.factors)
+            factors = _renewed(kept.age == 0, renew, kept.factors)
         direction, iterations = _solve(fisher, factors, choose, estimate.gradient)
         scale = kept.scale
         if adapt is not None:
             length, _ = fisher_length(factors, estimate.gradient, direction)
             scale = adapt(kept.steps, scale, model, estimate, direction, length)
-        after = Kept(kept.steps + 1, () if refresh == 1 else factors, carry, scale)
+        age = (kept.age + 1) % refresh
+        after = Kept(kept.steps + 1, age, () if refresh == 1 else factors, carry, scale)
         return direction, after, Evidence(fisher, factors, estimate.gradient, direction, iterations)
 
-    return Direction(init, apply)
+    return Direction(init, apply, _keep)
+
+
+def _renewed(due: Array, renew: Callable[[], Factors], kept: Factors) -> Factors:
+    """New factors where they are due: a loop of one turn at most; unlike a conditional it copies nothing."""
+    once = lambda carried: (jnp.zeros_like(due), renew())  # noqa: E731
+    return jax.lax.while_loop(lambda carried: carried[0], once, (due, kept))[1]
+
+
+def _keep(taken: Array, before: Kept, after: Kept) -> Kept:
+    """The factors stay where they are: after a step that was refused they are made anew."""
+    chosen = tree.select(taken, after._replace(factors=()), before._replace(factors=()))
+    return chosen._replace(age=jnp.where(taken, after.age, 0), factors=after.factors)
 
 
 def solver_names(fisher: Fisher, choose: Choice) -> dict[str, list[str]]:
@@ -140,8 +154,17 @@ def fisher_length(factors: Factors, gradient: Helmholtz, direction: Helmholtz) -
     return below, network(factors.recognition, gradient.recognition, direction.recognition)
 
 
-def _prepare(fisher: Fisher, choose: Choice, strength: Array, relative: bool) -> Factors:
+class _Plan(NamedTuple):
+    """How factors are made: the damping, whether it is relative, and whether they are to be kept."""
+
+    strength: Array
+    relative: bool
+    keep: bool
+
+
+def _prepare(fisher: Fisher, choose: Choice, plan: _Plan) -> Factors:
     """Factor every layer, one LAPACK call after the other: side by side they can wait for ever."""
+    strength, relative, keep = plan
     last = jnp.zeros((), strength.dtype)
 
     def layer(blocks: Blocks) -> Measured:
@@ -149,6 +172,8 @@ def _prepare(fisher: Fisher, choose: Choice, strength: Array, relative: bool) ->
         solver = choose(blocks)
         mean = blocks.trace() / blocks.size
         damping = strength * mean if relative else jnp.full_like(mean, strength)
+        if not (keep or solver.lapack):
+            return Measured(None, damping)
         if solver.lapack:
             damping = damping + last
         factor = solver.prepare(blocks, damping)
@@ -174,17 +199,24 @@ def _after(factor: Factor) -> Array:
 def _solve(
     fisher: Fisher, factors: Factors, choose: Choice, gradient: Helmholtz
 ) -> tuple[Helmholtz, tuple[Any, ...]]:
-    iterations = []
+    iterations: list[Any] = []
 
-    def layer(blocks: Blocks, measured: Measured, g: Layer) -> Layer:
-        solution = choose(blocks).solve(measured.factor, g)
-        iterations.append(solution.iterations)
-        return scaled(1 + measured.damping, solution.value)  # [nrws eq. 31]
+    def layer(g: Layer, blocks: Blocks, measured: Measured) -> Solution:
+        damping = jnp.where(measured.damping > 0, measured.damping, 1)  # zero: a unit that fills up a stack
+        solver = choose(blocks)
+        factor = solver.prepare(blocks, damping) if measured.factor is None else measured.factor
+        value, taken = solver.solve(factor, g)
+        return Solution(scaled(1 + damping, value), jnp.asarray(taken))  # [nrws eq. 31]
 
     def network(
         stack: tuple[Blocks, ...] | None, measured: tuple[Measured, ...] | None, g: tuple[Layer, ...]
     ) -> tuple[Layer, ...]:
-        return g if stack is None or measured is None else tree.map_layers(layer, stack, measured, g)
+        if stack is None or measured is None:
+            return g
+        together = all(each.factor is None for each in measured)  # a factor made apart knows no padding
+        solved = (stacks.map_layers if together else tree.map_layers)(layer, g, stack, measured)
+        iterations.extend(solution.iterations for solution in solved)
+        return tuple(solution.value for solution in solved)
 
     prior = gradient.prior
     if factors.prior is not None:

@@ -26,7 +26,7 @@ def covector_momentum(direction: Direction, decay: float) -> Direction:
         found, after, evidence = direction.apply(key, carry[1], model, estimate._replace(gradient=mean))
         return found, (mean, after), evidence
 
-    return Direction(init, apply)
+    return Direction(init, apply, _keeping(direction))
 
 
 def trust_region(direction: Direction, radius: float, learning_rate: Callable[[Array], Any]) -> Direction:
@@ -44,7 +44,16 @@ def trust_region(direction: Direction, radius: float, learning_rate: Callable[[A
         half = 0.5 * jnp.asarray(learning_rate(steps)) ** 2
         return _shorten(found, estimate.gradient, evidence, radius / half), (steps + 1, after), evidence
 
-    return Direction(init, apply)
+    return Direction(init, apply, _keeping(direction))
+
+
+def _keeping(inner: Direction) -> Callable[[Array, Any, Any], Any]:
+    """`keep` of a direction that carries something of its own beside the inner one's carry."""
+
+    def keep(taken: Array, before: Any, after: Any) -> Any:
+        return tree.select(taken, after[0], before[0]), inner.keep(taken, before[1], after[1])
+
+    return keep
 
 
 def _shorten(direction: Helmholtz, gradient: Helmholtz, evidence: Evidence, longest: Array) -> Helmholtz:
