@@ -111,7 +111,7 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
     trained = found["rws"][0].state.model
     for session, _ in found.values():
         session.state = session.state._replace(model=jax.tree.map(jnp.copy, trained))
-    error = direction_error(found["nrws_fresh"][0], order)
+    errors = {name: direction_error(found[name][0], order) for name in ("nrws_fresh", "nrws_frozen")}
     visible = jnp.asarray(dataset.train[:32].T, jnp.float32)
     products = jax.jit(floor.loop(10)).lower(trained, visible, 0, 1).compile()
     actions = {name: lambda pair=pair: advance(pair, order, 500, 500 + steps) for name, pair in found.items()}
@@ -126,7 +126,9 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
     wall = {name: statistics.median(w for w, _ in pairs) for name, pairs in times.items()}
     cpu = {name: statistics.median(c for _, c in pairs) for name, pairs in times.items()}
     return summary(arch, wall, cpu, compile_seconds) | {
-        "direction_error": error,
+        "direction_error": errors["nrws_fresh"],
+        "frozen_direction_error": errors["nrws_frozen"],
+        "frozen_direction_error_stale": direction_error(found["nrws_frozen"][0], order),
         "metric_mb": metric_mb(found["nrws_fresh"][0]),
         "metric_frozen_mb": metric_mb(found["nrws_frozen"][0]),
         "steps": steps,

@@ -149,6 +149,24 @@ def test_refresh_keeps_the_factor():
         np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
 
 
+def test_a_refused_step_has_its_factors_made_anew():
+    """They may be what was wrong; and nothing else of a refused step is carried on."""
+    model = machine()
+    method = natural(DREAMS, always(direct()), constant(0.1), refresh=3)
+    estimates = [drawn(model, seed) for seed in range(3)]
+    start = method.init(jax.random.key(0), model, estimates[0])
+    _, first, _ = method.apply(jax.random.key(0), start, model, estimates[0])
+    taken = method.keep(jnp.asarray(True), start, first)
+    _, second, _ = method.apply(jax.random.key(0), taken, model, estimates[1])
+    refused = method.keep(jnp.asarray(False), taken, second)
+    assert (int(taken.age), int(refused.age)) == (1, 0)
+    assert int(refused.steps) == int(taken.steps) == 1
+    found, *_ = method.apply(jax.random.key(0), refused, model, estimates[2])
+    fresh = natural(DREAMS, always(direct()), constant(0.1))
+    expected, *_ = direction_of(fresh, model, estimates[2])
+    np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
+
+
 def test_damping_follows_its_schedule():
     model = machine()
     estimate = drawn(model)

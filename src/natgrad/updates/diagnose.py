@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natgrad import stacks, tree
@@ -115,8 +114,9 @@ def _tree_products(trees: list[Any]) -> Products:
     """The inner products of some trees of the same structure, by their numbers."""
     leaves = [jax.tree.leaves(each) for each in trees]
     large = [number for number, leaf in enumerate(leaves[0]) if leaf.size > LARGE]
-    small = [[leaf for leaf in each if leaf.size <= LARGE] for each in leaves]
-    rows = jnp.stack([ravel_pytree(each)[0] for each in small])
+    none = jnp.zeros((0,), leaves[0][0].dtype)
+    small = [[leaf.ravel() for leaf in each if leaf.size <= LARGE] for each in leaves]
+    rows = jnp.stack([jnp.concatenate([none, *each]) for each in small])
     together = rows @ rows.T
 
     def product(one: int, other: int) -> Float[Array, ""]:

@@ -1,0 +1,66 @@
+"""Small layers treated together give what each gives alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natgrad import stacks, tree
+from natgrad.metrics.blocks import UnitBlocks, scaled
+from natgrad.models.bernoulli import Layer
+from natgrad.solvers.krylov import conjugate_gradient
+
+SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1), (10, 10)]
+ROWS = 24
+
+
+def layers(seed: int) -> tuple[Layer, ...]:
+    draw = np.random.default_rng(seed).normal
+    return tuple(Layer(jnp.asarray(draw(size=shape)), jnp.asarray(draw(size=shape[0]))) for shape in SHAPES)
+
+
+def blocks(seed: int) -> tuple[UnitBlocks, ...]:
+    random = np.random.default_rng(seed)
+    sides = [(random.choice([-1.0, 1.0], (i, ROWS)), random.uniform(0, 0.25, (o, ROWS))) for o, i in SHAPES]
+    return tuple(UnitBlocks(jnp.asarray(inputs), jnp.asarray(curve) / ROWS) for inputs, curve in sides)
+
+
+def close(left, right, atol):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), left, right)
+
+
+def test_products_are_those_of_every_layer():
+    product = lambda vector, metric: metric.mv(vector)  # noqa: E731
+    close(
+        stacks.map_layers(product, layers(0), blocks(1)),
+        tree.map_layers(product, layers(0), blocks(1)),
+        1e-12,
+    )
+
+
+def test_solutions_are_those_of_every_layer():
+    """To convergence: short of it, the preconditioner sees a padded layer's size."""
+    solver = conjugate_gradient(40)
+
+    def solve(right: Layer, metric: UnitBlocks) -> Layer:
+        damping = jnp.full(right.bias.shape, 0.2)
+        return solver.solve(solver.prepare(metric, damping), right).value
+
+    found = stacks.map_layers(solve, layers(2), blocks(3))
+    close(found, tree.map_layers(solve, layers(2), blocks(3)), 1e-9)
+    residual = jax.tree.map(
+        lambda x, metric, g: tree.subtract(tree.add(metric.mv(x), scaled(jnp.full(x.bias.shape, 0.2), x)), g),
+        found,
+        blocks(3),
+        layers(2),
+        is_leaf=lambda node: isinstance(node, Layer | UnitBlocks),
+    )
+    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(residual)) < 1e-9
+
+
+def test_few_programs_for_many_layers():
+    """A function is traced once per group and once for the shapes of each of its layers."""
+    calls = []
+    stacks.map_layers(lambda layer: calls.append(layer.weight.shape) or layer, layers(0))
+    assert (20, 30) in calls  # the layers up to 32: padded to the longest of each side
+    assert (61, 60) in calls
+    assert (300, 5) in calls
