@@ -140,8 +140,8 @@ def test_an_early_stop_keeps_the_best_model(place, data):
     losses = [row["valid_loss"] for row in run.trace]
     best = int(np.argmin(losses))
     assert len(losses) == best + 1 + 3 < 61
-    monitor = training.Session.begin(run.config, dataset_of(run)).monitor
-    assert monitor.measure(run.model.parameters)["valid_loss"] == losses[best]
+    problem = training.Session.begin(run.config, dataset_of(run)).problem
+    assert problem.measure(run.model.parameters)["valid_loss"] == losses[best]
     assert same_parameters(natgrad.load(run.folder), run)
 
 
