@@ -53,7 +53,7 @@ class Flags:
     labelled: Whole = None
     """Training rows whose labels are known; the others serve as unlabeled metric data."""
     metric_data: str | None = None
-    """The rows of a network's metric: same (as the gradient's), different, unlabeled, both (same and others)."""
+    """The rows of a network's metric: same (as the gradient's), different, unlabeled, both."""
     device: str | None = None
     """auto, cpu, gpu or tpu."""
     seed: Whole = None
