@@ -1,0 +1,102 @@
+"""The measured figures as a page: from the JSON lines of the benchmarks to docs/figures.md.
+
+mkdir -p benchmarks/results
+    python -m benchmarks.step --arch mini --json > benchmarks/results/step_mini.json   # and --arch mnist
+python -m benchmarks.growth --json > benchmarks/results/growth.json
+python -m benchmarks.evaluation --json > benchmarks/results/evaluation.json
+python -m benchmarks.page
+"""
+
+import json
+from pathlib import Path
+
+RESULTS, PAGE = Path("benchmarks/results"), Path("docs/figures.md")
+TARGETS = {
+    "rws_over_floor": {"mnist": 1.3, "mini": 1.8},
+    "nrws_fresh_over_rws": {"mnist": 1.7},
+    "direction_error": {"mnist": 0.05},
+    "nrws_frozen_over_rws": {"mnist": 1.15},
+    "frozen_direction_error": {},
+    "frozen_direction_error_stale": {},
+    "dnrws_over_rws": {},
+    "metric_mb": {"mnist": 20.0},
+    "metric_frozen_mb": {"mnist": 30.0},
+    "rws_compile_seconds": {"mnist": 10.0},
+    "nrws_compile_seconds": {"mnist": 20.0},
+}
+
+
+def read(name: str) -> dict | None:
+    """A result, where there is one."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text().splitlines()[-1]) if path.exists() else None
+
+
+def steps() -> list[str]:
+    """One line per figure, a column per architecture, with the target."""
+    found = {arch: result for arch in ("mini", "mnist") if (result := read(f"step_{arch}"))}
+    lines = ["## A step", "", "| | " + " | ".join(f"{arch} | target" for arch in found) + " |"]
+    lines.append("|---" * (1 + 2 * len(found)) + "|")
+    for key, targets in TARGETS.items():
+        cells = [f"{result[key]:.3g} | {targets.get(arch, '')}" for arch, result in found.items()]
+        lines.append(f"| {key} | " + " | ".join(cells) + " |")
+    for arch, result in found.items():
+        plain, products = result["rws_ms"], result["floor_ms"]
+        lines.append(f"\n{arch}: a plain step takes {plain:.2f} ms, its products {products:.2f} ms.")
+    return lines
+
+
+def growth() -> list[str]:
+    """The fitted exponents and the measured points."""
+    found = read("growth")
+    if not found:
+        return []
+    lines = [
+        "",
+        "## Growth",
+        "",
+        "| varied | size | products ms | RWS ms | NRWS ms | NRWS / RWS | metric MB |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
+    for name, series in found.items():
+        for row in series["rows"]:
+            times = " | ".join(
+                f"{row[key]:.3g}" for key in ("floor_ms", "rws_ms", "nrws_ms", "nrws_over_rws")
+            )
+            lines.append(f"| {name} | {row['size']} | {times} | {row['metric_mb']:.2f} |")
+        powers = series["exponents"]
+        cells = " | ".join(f"{powers[key]:.2f}" for key in ("floor", "rws", "nrws"))
+        lines.append(f"| {name} | *exponent* | {cells} | | {powers['metric_mb']:.2f} |")
+    for name in ("visible", "hidden"):
+        lines.append(
+            f"\nA natural step would take a second at about {found[name]['one_second_at']:.2g} {name} units."
+        )
+    return lines
+
+
+def evaluation() -> list[str]:
+    """The likelihood's cost over its products."""
+    found = read("evaluation")
+    if not found:
+        return []
+    return [
+        "",
+        "## Evaluation",
+        "",
+        f"{found['samples']} samples on {found['rows']} rows ({found['arch']}, {found['memory_mb']:.0f} MB): "
+        f"{found['evaluation_over_floor']:.2f} times its matrix products (target 1.5).",
+    ]
+
+
+def main() -> None:
+    head = [
+        "# Measured figures",
+        "",
+        "Written by `python -m benchmarks.page`; see [performance.md](performance.md).",
+    ]
+    PAGE.write_text("\n".join([*head, "", *steps(), *growth(), *evaluation()]) + "\n")
+    print(PAGE.read_text())
+
+
+if __name__ == "__main__":
+    main()
