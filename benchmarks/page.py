@@ -1,9 +1,11 @@
 """The measured figures as a page: from the JSON lines of the benchmarks to docs/figures.md.
 
-python -m benchmarks.step --arch mini --json > benchmarks/results/step_mini.json   # and --arch mnist
-python -m benchmarks.growth --json > benchmarks/results/growth.json
-python -m benchmarks.evaluation --json > benchmarks/results/evaluation.json
-python -m benchmarks.page
+    python -m benchmarks.step --arch mini --json > benchmarks/results/step_mini.json   # and --arch mnist
+    python -m benchmarks.growth --json > benchmarks/results/growth.json
+    python -m benchmarks.evaluation --json > benchmarks/results/evaluation.json
+    python -m benchmarks.page
+
+A benchmark whose result is not there is left out.
 """
 
 import json
