@@ -88,7 +88,7 @@ class Metric(_Section):
 
     generation: Literal["dreams", "wake", "reference", "none"] = "dreams"
     recognition: Literal["dreams", "wake", "none"] = "dreams"
-    rows: int = Field(128, ge=0)
+    rows: int = Field(64, ge=0)
     damping: PositiveFloat = 0.2
     final_damping: PositiveFloat | None = None
     adaptive: bool = False

@@ -16,7 +16,7 @@ def always(solver: Solver) -> Choice:
     return lambda blocks: solver
 
 
-def automatic(refresh: int, iterations: int, *, memory_mb: float = 16.0) -> Choice:
+def automatic(refresh: int, iterations: int, *, memory_mb: float = 12.0) -> Choice:
     """Conjugate gradients for a metric that changes at every step, stored inverses for one that is kept.
 
     An inverse lives in parameter space or in sample space, whichever is smaller; a layer whose
