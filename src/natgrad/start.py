@@ -9,6 +9,8 @@ import logging
 import os
 from pathlib import Path
 
+import jax.numpy as jnp
+
 from natgrad import config, registry
 from natgrad.data import Dataset
 from natgrad.data import load as load_data
@@ -116,7 +118,7 @@ def _say_pace(place: Path, session: Session) -> None:
     if not chosen.decay_steps or chosen.decay_steps >= steps:
         return
     schedule = registry.learning_rate(chosen, steps)
-    rate, last = float(schedule(chosen.decay_steps)), float(schedule(steps))
+    rate, last = (float(schedule(jnp.asarray(at))) for at in (chosen.decay_steps, steps))
     if rate == last < chosen.learning_rate:
         _log.warning(
             "the learning rate of %s stays at %.3g from step %d of %d on, where its schedule ends; "
