@@ -9,8 +9,8 @@ from natgrad.metrics.blocks import UnitBlocks, scaled
 from natgrad.models.bernoulli import Layer
 from natgrad.solvers.krylov import conjugate_gradient
 
-SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1), (10, 10)]
-ROWS = 24
+SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1)]
+ROWS = 6
 
 
 def layers(seed: int) -> tuple[Layer, ...]:
@@ -30,23 +30,23 @@ def close(left, right, atol):
 
 def test_products_are_those_of_every_layer():
     product = lambda vector, metric: metric.mv(vector)  # noqa: E731
-    close(
-        stacks.map_layers(product, layers(0), blocks(1)),
-        tree.map_layers(product, layers(0), blocks(1)),
-        1e-12,
-    )
+    together = jax.jit(lambda *given: stacks.map_layers(product, *given))
+    alone = jax.jit(lambda *given: tree.map_layers(product, *given))
+    close(together(layers(0), blocks(1)), alone(layers(0), blocks(1)), 1e-12)
 
 
 def test_solutions_are_those_of_every_layer():
     """To convergence: short of it, the preconditioner sees a padded layer's size."""
-    solver = conjugate_gradient(40)
+    solver = conjugate_gradient(8)
 
     def solve(right: Layer, metric: UnitBlocks) -> Layer:
         damping = jnp.full(right.bias.shape, 0.2)
         return solver.solve(solver.prepare(metric, damping), right).value
 
-    found = stacks.map_layers(solve, layers(2), blocks(3))
-    close(found, tree.map_layers(solve, layers(2), blocks(3)), 1e-9)
+    together = jax.jit(lambda *given: stacks.map_layers(solve, *given))
+    alone = jax.jit(lambda *given: tree.map_layers(solve, *given))
+    found = together(layers(2), blocks(3))
+    close(found, alone(layers(2), blocks(3)), 1e-9)
     residual = jax.tree.map(
         lambda x, metric, g: tree.subtract(tree.add(metric.mv(x), scaled(jnp.full(x.bias.shape, 0.2), x)), g),
         found,
