@@ -93,7 +93,7 @@ def main() -> None:
     head = [
         "# Measured figures",
         "",
-        "Written by `python -m benchmarks.page`; see [performance.md](performance.md).",
+        "Written by `python -m benchmarks.page`; what they mean is in [performance.md](performance.md).",
     ]
     PAGE.write_text("\n".join([*head, "", *steps(), *growth(), *evaluation()]) + "\n")
     print(PAGE.read_text())
