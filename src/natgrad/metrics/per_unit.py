@@ -35,6 +35,15 @@ class Fisher:
     generation: tuple[Blocks, ...] | None
     recognition: tuple[Blocks, ...] | None
 
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks that have a metric."""
+        return tuple(name for name in ("generation", "recognition") if getattr(self, name) is not None)
+
+    def layers(self, part: Any) -> tuple[Any, ...]:
+        """What a part of a step holds for every layer of those networks, generation's first."""
+        return tuple(layer for name in self.networks for layer in getattr(part, name))
+
     def mv(self, vector: Helmholtz) -> Helmholtz:
         """F v."""
 

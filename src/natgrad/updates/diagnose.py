@@ -66,20 +66,27 @@ def _natural(info: Info, evidence: Evidence) -> Numbers:
     fisher = evidence.fisher
     found: Numbers = {}
     length = jnp.zeros(()) if fisher.prior is None else (fisher.prior * info.update.prior**2).sum()
-    for name in ("generation", "recognition"):
-        if (blocks := getattr(fisher, name)) is None:
-            continue
-        parts = (evidence.solution, evidence.gradient, info.update, evidence.factors)
-        solution, gradient, update, measured = (getattr(part, name) for part in parts)
+    if names := fisher.networks:
+        parts = (evidence.solution, evidence.gradient, info.update, fisher, evidence.factors)
+        *vectors, blocks, measured = (fisher.layers(part) for part in parts)
         together = all(isinstance(each, UnitBlocks) for each in blocks)  # dense ones know no padding
         each = stacks.map_layers if together else tree.map_layers
-        dampings = tuple(layer.damping for layer in measured)
-        rows = each(_layer, solution, gradient, update, blocks, dampings)
+        rows = each(_layer, *vectors, blocks, tuple(layer.damping for layer in measured))
         columns = jax.tree.map(lambda *numbers: jnp.stack(numbers), *rows)
         length = length + columns.pop("length").sum()
-        found |= {f"{name}.{key}": column for key, column in columns.items()}
+        found = _apart(columns, {name: len(getattr(fisher, name)) for name in names})
     counts = jnp.stack([jnp.zeros((), jnp.int32), *evidence.iterations])
     return found | {"step_kl": 0.5 * length, "solver_iterations": jnp.max(counts).astype(length.dtype)}
+
+
+def _apart(columns: Numbers, layers: dict[str, int]) -> Numbers:
+    """The layers of each network, of columns that hold those of all, one network after the other."""
+    found: Numbers = {}
+    start = 0
+    for name, count in layers.items():
+        found |= {f"{name}.{key}": column[start : start + count] for key, column in columns.items()}
+        start += count
+    return found
 
 
 def _layer(direction: Layer, gradient: Layer, update: Layer, blocks: Blocks, damping: Array) -> Numbers:

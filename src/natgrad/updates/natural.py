@@ -199,7 +199,8 @@ def _after(factor: Factor) -> Array:
 def _solve(
     fisher: Fisher, factors: Factors, choose: Choice, gradient: Helmholtz
 ) -> tuple[Helmholtz, tuple[Any, ...]]:
-    iterations: list[Any] = []
+    """Both networks at once, so that their small layers share a program."""
+    stack, measured, right = (fisher.layers(part) for part in (fisher, factors, gradient))
 
     def layer(g: Layer, blocks: Blocks, measured: Measured) -> Solution:
         damping = jnp.where(measured.damping > 0, measured.damping, 1)  # zero: a unit that fills up a stack
@@ -208,23 +209,14 @@ def _solve(
         value, taken = solver.solve(factor, g)
         return Solution(scaled(1 + damping, value), jnp.asarray(taken))  # [nrws eq. 31]
 
-    def network(
-        stack: tuple[Blocks, ...] | None, measured: tuple[Measured, ...] | None, g: tuple[Layer, ...]
-    ) -> tuple[Layer, ...]:
-        if stack is None or measured is None:
-            return g
-        together = all(each.factor is None for each in measured)  # a factor made apart knows no padding
-        solved = (stacks.map_layers if together else tree.map_layers)(layer, g, stack, measured)
-        iterations.extend(solution.iterations for solution in solved)
-        return tuple(solution.value for solution in solved)
-
+    together = all(each.factor is None for each in measured)  # a factor made apart knows no padding
+    solved = (stacks.map_layers if together else tree.map_layers)(layer, right, stack, measured)
+    values = iter(solution.value for solution in solved)
+    found = {name: tuple(next(values) for _ in getattr(fisher, name)) for name in fisher.networks}
     prior = gradient.prior
     if factors.prior is not None:
         prior = (1 + factors.prior.damping) / (factors.prior.damping + factors.prior.factor) * prior
-    direction = Helmholtz(
-        prior,
-        network(fisher.generation, factors.generation, gradient.generation),
-        network(fisher.recognition, factors.recognition, gradient.recognition),
-        gradient.coding,
-    )
-    return direction, tuple(iterations)
+    generation = found.get("generation", gradient.generation)
+    recognition = found.get("recognition", gradient.recognition)
+    direction = Helmholtz(prior, generation, recognition, gradient.coding)
+    return direction, tuple(solution.iterations for solution in solved)
