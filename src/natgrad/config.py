@@ -93,7 +93,7 @@ class Metric(_Section):
     final_damping: PositiveFloat | None = None
     adaptive: bool = False
     relative: bool = False
-    solver: Literal["auto", "direct", "dual", "cg", "diagonal", "minres"] = "auto"
+    solver: Literal["auto", "direct", "dual", "shared", "cg", "diagonal", "minres"] = "auto"
     iterations: PositiveInt = 3
     refresh: PositiveInt = 1
     average: float = Field(0.0, ge=0, lt=1)

@@ -30,6 +30,7 @@ from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
 from natgrad.solvers.krylov import conjugate_gradient
+from natgrad.solvers.shared import shared
 from natgrad.updates.alternate import alternate
 from natgrad.updates.damping import levenberg_marquardt
 from natgrad.updates.descent import descent
@@ -115,6 +116,7 @@ SOLVERS: dict[str, Callable[[config.Metric], Choice]] = {
     "auto": lambda chosen: automatic(chosen.refresh, chosen.iterations),
     "direct": lambda chosen: always(direct()),
     "dual": lambda chosen: always(dual()),
+    "shared": lambda chosen: always(shared()),
     "cg": lambda chosen: always(conjugate_gradient(chosen.iterations)),
     "diagonal": lambda chosen: always(diagonal()),
 }

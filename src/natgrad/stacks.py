@@ -6,26 +6,22 @@ and are cut off again.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from natgrad.models.bernoulli import Layer
-
 T = TypeVar("T")
 SIZES = (32, 64, 128)  # the largest sides of the layers that go together
 
 
-def map_layers(
-    function: Callable[..., T], layers: tuple[Layer, ...], *rest: tuple[Any, ...]
-) -> tuple[T, ...]:
+def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
     """Like `natgrad.tree.map_layers`, for a function to which padding with zeros makes no difference.
 
     The function takes and returns pytrees of arrays; `rest` are tuples with one tree for every layer.
     """
-    arguments = list(zip(layers, *rest, strict=True))
+    arguments = list(zip(*rest, strict=True))
     results: dict[int, T] = {}
     for members in _groups(arguments):
         if len(members) == 1:
@@ -40,19 +36,28 @@ def map_layers(
 def _groups(arguments: list[Any]) -> list[list[int]]:
     """Which layers go together: those of the same structure and size class."""
     found: dict[Any, list[int]] = defaultdict(list)
-    for number, (layer, *rest) in enumerate(arguments):
-        fitting = [size for size in SIZES if max(layer.weight.shape) <= size]
-        found[(min(fitting), jax.tree.structure(rest)) if fitting else number].append(number)
+    for number, argument in enumerate(arguments):
+        leaves, structure = jax.tree.flatten(argument)
+        fitting = [size for size in SIZES if max(leaf.shape[0] for leaf in leaves) <= size]
+        found[(min(fitting), structure) if fitting else number].append(number)
     return list(found.values())
 
 
 def _stack(layers: list[Any]) -> Any:
-    def one(*leaves: jax.Array) -> jax.Array:
-        shape = [max(lengths) for lengths in zip(*(leaf.shape for leaf in leaves), strict=True)]
-        grow = lambda leaf: [(0, to - now) for to, now in zip(shape, leaf.shape, strict=True)]  # noqa: E731
-        return jnp.stack([jnp.pad(leaf, grow(leaf)) for leaf in leaves])
+    return jax.tree.map(lambda *leaves: _padded(leaves), *layers)
 
-    return jax.tree.map(one, *layers)
+
+def _padded(leaves: Sequence[jax.Array]) -> jax.Array:
+    """Arrays as one, filled up with zeros: in the first axis by pieces between them, not by a kernel."""
+    if leaves[0].ndim == 0:
+        return jnp.stack(leaves)
+    most, *shape = (max(lengths) for lengths in zip(*(leaf.shape for leaf in leaves), strict=True))
+    pieces = []
+    for leaf in leaves:
+        grow = [(0, to - now) for to, now in zip(shape, leaf.shape[1:], strict=True)]
+        filled = jnp.pad(leaf, [(0, 0), *grow])
+        pieces += [filled, jnp.zeros((most - leaf.shape[0], *shape), leaf.dtype)]
+    return jnp.concatenate(pieces).reshape(len(leaves), most, *shape)
 
 
 def _cut(stacked: T, place: int, shapes: T) -> T:

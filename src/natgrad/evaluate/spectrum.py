@@ -12,6 +12,7 @@ from natgrad.metrics.blocks import UnitBlocks
 from natgrad.models import helmholtz
 from natgrad.models.helmholtz import Helmholtz
 from natgrad.objectives.phases import Phases
+from natgrad.solvers.shared import RANK
 
 Stacks = dict[str, tuple[UnitBlocks, ...]]
 
@@ -55,6 +56,7 @@ def summary(
                 ),
                 "direct_mb": mega(units * blocks.size**2),
                 "dual_mb": mega(units * count**2 + blocks.size * count),
+                "shared_mb": mega((units + blocks.size) * min(count, blocks.size, RANK)),
                 "cg_mb": mega((units + blocks.size) * count),
                 "diagonal_mb": mega(units * blocks.size),
             }

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.solvers.contract import Solver
 from natgrad.solvers.direct import direct
-from natgrad.solvers.dual import dual
 from natgrad.solvers.krylov import conjugate_gradient
+from natgrad.solvers.shared import shared
 
 Choice = Callable[[Blocks], Solver]
 
@@ -16,21 +16,17 @@ def always(solver: Solver) -> Choice:
     return lambda blocks: solver
 
 
-def automatic(refresh: int, iterations: int, *, memory_mb: float = 12.0) -> Choice:
-    """Conjugate gradients for a metric that changes at every step, stored inverses for one that is kept.
+def automatic(refresh: int, iterations: int) -> Choice:
+    """Conjugate gradients for a metric that changes at every step, a shared basis for one that is kept.
 
-    An inverse lives in parameter space or in sample space, whichever is smaller; a layer whose
-    inverses would take more than `memory_mb` is solved by conjugate gradients all the same. Dense
+    A kept metric is soon further from the present one than a shared basis is from the kept one
+    (docs/performance.md), and inverses would cost more to read at every step than conjugate gradients. Dense
     blocks (averages) can only be inverted.
     """
 
     def choose(blocks: Blocks) -> Solver:
         if not isinstance(blocks, UnitBlocks):
             return direct()
-        units, rows = blocks.curvature.shape
-        side = min(rows, blocks.size)
-        if refresh == 1 or units * side**2 * 4 > memory_mb * 2**20:
-            return conjugate_gradient(iterations)
-        return dual() if rows < blocks.size else direct()
+        return conjugate_gradient(iterations) if refresh == 1 else shared()
 
     return choose

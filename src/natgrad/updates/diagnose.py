@@ -30,7 +30,7 @@ def diagnose(info: Info) -> Numbers:
     estimate of the damped blocks' largest condition number. What there is for every layer is a vector.
     """
     products = _tree_products([info.gradient, info.direction, info.update])
-    found = _angle(products) | {"step_norm": jnp.sqrt(products(2, 2))}
+    found = _angle(products(0, 0), products(1, 1), products(0, 1)) | {"step_norm": jnp.sqrt(products(2, 2))}
     if isinstance(info.evidence, Evidence):
         found |= _natural(info, info.evidence)
     if isinstance(info.evidence, truncated_newton.Evidence):
@@ -66,15 +66,15 @@ def _natural(info: Info, evidence: Evidence) -> Numbers:
     fisher = evidence.fisher
     found: Numbers = {}
     length = jnp.zeros(()) if fisher.prior is None else (fisher.prior * info.update.prior**2).sum()
-    if names := fisher.networks:
+    if fisher.networks:
         parts = (evidence.solution, evidence.gradient, info.update, fisher, evidence.factors)
         *vectors, blocks, measured = (fisher.layers(part) for part in parts)
         together = all(isinstance(each, UnitBlocks) for each in blocks)  # dense ones know no padding
         each = stacks.map_layers if together else tree.map_layers
         rows = each(_layer, *vectors, blocks, tuple(layer.damping for layer in measured))
-        columns = jax.tree.map(lambda *numbers: jnp.stack(numbers), *rows)
+        columns = _columns(jnp.stack(rows).T)
         length = length + columns.pop("length").sum()
-        found = _apart(columns, {name: len(getattr(fisher, name)) for name in names})
+        found = _apart(columns, {name: len(getattr(fisher, name)) for name in fisher.networks})
     counts = jnp.stack([jnp.zeros((), jnp.int32), *evidence.iterations])
     return found | {"step_kl": 0.5 * length, "solver_iterations": jnp.max(counts).astype(length.dtype)}
 
@@ -89,18 +89,27 @@ def _apart(columns: Numbers, layers: dict[str, int]) -> Numbers:
     return found
 
 
-def _layer(direction: Layer, gradient: Layer, update: Layer, blocks: Blocks, damping: Array) -> Numbers:
-    """One layer: norms, angle, relative residual of the solve, condition estimate, the update's length."""
+def _layer(
+    direction: Layer, gradient: Layer, update: Layer, blocks: Blocks, damping: Array
+) -> Float[Array, " seven"]:
+    """What `_columns` makes numbers of, for one layer."""
     leading = _leading(blocks, direction)
     seen, moved, grown = _images(blocks, direction, update, leading)
     right = scaled(1 + damping, gradient)
     residual = tree.subtract(tree.add(seen, scaled(damping, direction)), right)
     products = _tree_products([gradient, direction, residual, right, update, moved])
     largest = dot(leading, grown) / jnp.maximum(dot(leading, leading), 1e-30)
-    return _angle(products) | {
-        "residual": jnp.sqrt(products(2, 2) / jnp.maximum(products(3, 3), 1e-30)),
-        "condition": jnp.max(jnp.where(damping > 0, 1 + largest / damping, 0)),
-        "length": products(4, 5),
+    condition = jnp.max(jnp.where(damping > 0, 1 + largest / damping, 0))
+    return jnp.stack([*map(products, (0, 1, 0, 2, 3, 4), (0, 1, 1, 2, 3, 5)), condition])
+
+
+def _columns(found: Float[Array, "seven layer"]) -> Numbers:
+    """Every layer's norms, angle, relative residual of the solve, condition, the update's length."""
+    gradient, direction, between, residual, right, length, condition = found
+    return _angle(gradient, direction, between) | {
+        "residual": jnp.sqrt(residual / jnp.maximum(right, 1e-30)),
+        "condition": condition,
+        "length": length,
     }
 
 
@@ -133,8 +142,8 @@ def _tree_products(trees: list[Any]) -> Products:
     return product
 
 
-def _angle(products: Products) -> Numbers:
-    """Norms and cosine of the first two of some vectors: gradient and direction."""
-    gradient, direction = jnp.sqrt(products(0, 0)), jnp.sqrt(products(1, 1))
-    cosine = products(0, 1) / jnp.maximum(gradient * direction, 1e-30)
-    return {"gradient_norm": gradient, "direction_norm": direction, "cosine": cosine}
+def _angle(gradient: Array, direction: Array, between: Array) -> Numbers:
+    """Norms and cosine, from the squares and the product of gradient and direction."""
+    norms = jnp.sqrt(gradient), jnp.sqrt(direction)
+    cosine = between / jnp.maximum(norms[0] * norms[1], 1e-30)
+    return {"gradient_norm": norms[0], "direction_norm": norms[1], "cosine": cosine}

@@ -1,0 +1,63 @@
+"""One basis for all units of a layer: cheap to keep, cheap to use, not exact.
+
+The units of a layer share their inputs and differ only in the curvature of every row. In the leading
+eigenvectors v_k of the units' mean block every block is close to diagonal,
+
+    F_j ~ sum_k l_jk v_k v_k^T,     l_jk = v_k^T F_j v_k,
+
+so that a layer's factor is two thin matrices instead of an inverse per unit. What is left out: how
+the directions of a basis meet in one unit, and all directions beyond the `rank` leading ones.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natgrad.metrics.blocks import Blocks
+from natgrad.models.bernoulli import Layer
+from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
+
+RANK = 32
+NOTHING = 1e-6  # eigenvalues below this share of the largest are rounding errors
+
+
+class SharedFactor(NamedTuple):
+    """The basis, the share of every direction that a unit's metric takes away, and the damping."""
+
+    basis: Float[Array, "side rank"]
+    taken: Float[Array, "out rank"]
+    damping: Damping
+
+
+def shared(rank: int = RANK) -> Solver:
+    """Keep at most `rank` directions that all units of a layer share."""
+
+    def prepare(blocks: Blocks, damping: Damping) -> SharedFactor:
+        found = needs_rows(blocks, "shared")
+        rows = jnp.concatenate([found.inputs, jnp.ones_like(found.inputs[:1])])
+        basis = _leading(rows * jnp.sqrt(found.curvature.mean(axis=0)), rank)
+        length = found.curvature @ ((basis.T @ rows) ** 2).T  # l_jk
+        return SharedFactor(basis, length / (length + damping[:, None]), damping)
+
+    return Solver("shared", True, prepare, _solve)
+
+
+def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side rank"]:
+    """The leading eigenvectors of rows @ rows.T, from the smaller of the two Gram matrices."""
+    side, count = rows.shape
+    if side <= count:
+        return jnp.linalg.eigh(rows @ rows.T)[1][:, -rank:]
+    values, vectors = jnp.linalg.eigh(rows.T @ rows)
+    real = values > NOTHING * values[-1]
+    scale = jnp.where(real, 1 / jnp.sqrt(jnp.where(real, values, 1)), 0)
+    return rows @ (vectors * scale)[:, -rank:]
+
+
+def _solve(factor: SharedFactor, gradient: Layer) -> Solution:
+    """(g - sum_k l_k / (l_k + a) (v_k . g) v_k) / a, unit by unit."""
+    basis, taken, damping = factor
+    along = gradient.weight @ basis[:-1] + gradient.bias[:, None] * basis[-1]
+    away = taken * along
+    weight = (gradient.weight - away @ basis[:-1].T) / damping[:, None]
+    return Solution(Layer(weight, (gradient.bias - away @ basis[-1]) / damping), 0)
