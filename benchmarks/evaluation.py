@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.step import ARCHITECTURES, timed
-from natgrad import config, registry
+from natgrad import config, generator, registry
 from natgrad.data import load as load_data
 from natgrad.evaluate import importance
 from natgrad.models.helmholtz import Helmholtz
@@ -32,7 +32,7 @@ def products(model: Helmholtz, visible, samples: int, chunk: int):
         spill = sum(value.ravel()[0] for value in down)
         return visible + 1e-30 * spill
 
-    return jax.lax.fori_loop(0, samples // chunk, body, visible)
+    return jax.lax.fori_loop(0, -(-samples // chunk), body, visible)
 
 
 def measure(arch: str, samples: int, rows: int, rounds: int, memory_mb: float) -> dict:
@@ -50,7 +50,7 @@ def measure(arch: str, samples: int, rows: int, rounds: int, memory_mb: float) -
             jax.block_until_ready(floor(model, part, samples=samples, chunk=chunk))
 
     def whole() -> None:
-        importance.log_likelihood(jax.random.key(1), model, visible, samples=samples, memory_mb=memory_mb)
+        importance.log_likelihood(generator.key(1), model, visible, samples=samples, memory_mb=memory_mb)
 
     times: dict[str, list[tuple[float, float]]] = {"floor": [], "whole": []}
     for turn in range(rounds + 1):

@@ -51,6 +51,21 @@ def test_many_units_do_not_overflow_in_single_precision():
     assert float(bernoulli.log_prob(logit, logit)[0, 0]) == pytest.approx(-1000 * np.log(2), rel=1e-6)
 
 
+@pytest.mark.parametrize("units", [1, 7, 40])
+@pytest.mark.parametrize("shared", ["neither", "logit", "other", "both"])
+def test_log_ratio_is_the_difference_of_two(units, shared):
+    """With logits of every draw, of every row (recognition's first layer), and of none (the prior)."""
+    rng = np.random.default_rng(units)
+    shape = {"logit": (units, 1, 1), "other": (units, 1, 3), "neither": (units, 2, 3)}
+    one, two = (
+        jnp.asarray(rng.normal(scale=4.0, size=shape[name if shared in (name, "both") else "neither"]))
+        for name in ("logit", "other")
+    )
+    on = jnp.asarray(rng.integers(0, 2, (units, 2, 3)).astype(float))
+    expected = bernoulli.log_prob(one, on) - bernoulli.log_prob(two, on)
+    np.testing.assert_allclose(bernoulli.log_ratio(one, two, on), expected, atol=1e-10, rtol=0)
+
+
 def test_layer_gradient_is_that_of_its_logits():
     """Against automatic differentiation, with inputs of their own and shared by all samples."""
     rng = np.random.default_rng(0)

@@ -22,6 +22,9 @@ from natgrad.models.helmholtz import Helmholtz
 Visible = Float[Array, "visible row"]
 
 
+ROWS, DRAWS = 32, 1024  # at a time, at most: more leave the cache, and take twice the time
+
+
 class Likelihood(NamedTuple):
     """The mean log-likelihood of some rows, in nats.
 
@@ -82,7 +85,7 @@ def _estimate(
 
 
 def _portions(model: Helmholtz, total: int, samples: int, memory_mb: float) -> tuple[int, int]:
-    """Rows and samples at a time, so that values and logits of all layers fit the memory."""
+    """Rows and samples at a time: what a processor's cache holds, and no more than fits the memory."""
     room = max(1, int(memory_mb * 2**20 / (4 * 4 * sum(model.sizes))))
-    rows = min(total, max(1, room // min(samples, 100)), 500)
-    return rows, max(1, min(samples, room // rows))
+    rows = min(total, max(1, room // min(samples, 100)), ROWS)
+    return rows, max(1, min(samples, room // rows, DRAWS // rows))

@@ -71,17 +71,30 @@ def log_prob(logit: Values, on: Values) -> Float[Array, "sample row"]:
     shape = jnp.broadcast_shapes(logit.shape, on.shape)[1:]
     wide, values = flat(spread(logit, shape[0])), flat(spread(on, shape[0]))
     linear = _total(values * wide - jnp.maximum(wide, 0))
-    return linear.reshape(shape) - _log_product(1 + _tail(flat(logit))).reshape(logit.shape[1:])
+    return linear.reshape(shape) - _total(jnp.log(_products(1 + _tail(flat(logit))))).reshape(logit.shape[1:])
 
 
-def _log_product(factors: Float[Array, "unit draw"]) -> Float[Array, " draw"]:
-    """The sum over units of the logarithms of factors in [1, 2], up to sixteen units to a logarithm."""
+def log_ratio(logit: Values, other: Values, on: Values) -> Float[Array, "sample row"]:
+    """The log-probability of a layer's values with some logits, less that with others, in one go."""
+    samples = on.shape[1]
+    wide, against, values = flat(spread(logit, samples)), flat(spread(other, samples)), flat(on)
+    linear = values * (wide - against) - jnp.maximum(wide, 0) + jnp.maximum(against, 0)
+    products = (_products(1 + _tail(flat(each))) for each in (logit, other))
+    if logit.shape == other.shape:
+        return (_total(linear) - _total(jnp.log(jnp.divide(*products)))).reshape(on.shape[1:])
+    narrow = (_total(jnp.log(found)) for found in products)
+    one, two = (logs.reshape(each.shape[1:]) for logs, each in zip(narrow, (logit, other), strict=True))
+    return _total(linear).reshape(on.shape[1:]) - one + two
+
+
+def _products(factors: Float[Array, "unit draw"]) -> Float[Array, "side draw"]:
+    """Products of factors in [1, 2], up to sixteen units to one: a logarithm of each is enough."""
     units = factors.shape[0]
     side = min(units, max(2, -(-units // 16)))  # rows that are left for the logarithm
     parts = [factors[start : start + side] for start in range(0, units, side)]
     missing = side - parts[-1].shape[0]
     parts[-1] = jnp.concatenate([parts[-1], jnp.ones_like(factors[:missing])])
-    return _total(jnp.log(functools.reduce(jnp.multiply, parts)))
+    return functools.reduce(jnp.multiply, parts)
 
 
 def _total(terms: Float[Array, "unit draw"]) -> Float[Array, " draw"]:

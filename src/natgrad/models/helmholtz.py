@@ -121,8 +121,10 @@ def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]
 
 
 def log_weights(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
-    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9]."""
-    return log_joint(model, drawn) - log_recognition(model, drawn)
+    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer."""
+    visible, *hidden = (model.coding.on(value) for value in drawn.values)
+    seen = bernoulli.log_prob(drawn.generation[0], bernoulli.spread(visible, drawn.samples))
+    return seen + sum(map_layers(bernoulli.log_ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))
 
 
 def _uniforms(
