@@ -1,4 +1,4 @@
-"""Draw the slides' figures again: five pictures and, in ends.json, where every flow ends.
+"""Draw the slides' figures again: seven pictures and, in ends.json, where every flow ends.
 
 python -m experiments.slides_flows.run
 """
@@ -6,7 +6,7 @@ python -m experiments.slides_flows.run
 import json
 from pathlib import Path
 
-from natgrad.relax import figures
+from natgrad.relax import examples, figures
 
 HERE = Path(__file__).parent
 FLOWS = {
@@ -19,6 +19,8 @@ FLOWS = {
 
 def main() -> None:
     ends = {name: figures.draw(*what, out=HERE / f"{name}.png")["ends"] for name, what in FLOWS.items()}
+    ends["polarization"] = examples.draw_polarization(HERE / "polarization.png")["ends"]
+    ends["likelihood"] = examples.draw_likelihood(HERE / "likelihood.png")["ends"]
     figures.draw_ball(HERE / "ball.png")
     (HERE / "ends.json").write_text(json.dumps(ends, indent=1) + "\n")
 

@@ -11,6 +11,7 @@ from natgrad.families.gaussian_charts import deviation_chart
 from natgrad.families.independence import Independence, probability_chart
 from natgrad.families.interactions import pairwise
 from natgrad.objectives.relaxation import enumerated, gaussian_expectation
+from natgrad.relax import examples
 from natgrad.relax.expressions import parse
 
 TOY = parse("x1 + 2 x2 + 3 x1 x2")
@@ -53,6 +54,20 @@ def test_over_a_family_that_spans_f_the_flow_is_a_line_to_the_global_minimum():
     assert chances[1] / chances.sum() > 0.9
     there = flows.flow(flows.natural(VALUE, chart.natural_chart(MEMBER)), start[:, :2], 2.0, frames=4)
     assert np.all(ends(there)[0] * [-1, 1] > 1)  # the independence model goes to (-1, +1) instead
+
+
+@pytest.mark.slow
+def test_polarization_ends_at_its_extrema_and_likelihood_at_the_estimate(tmp_path):
+    found = examples.draw_polarization(tmp_path / "flow.png")["ends"]
+    halves, points = [[0.5, 0.5], [0, 0.5], [0.5, 0]], [[1, 0], [0, 1], [0, 0]]
+    for name, extrema in (("maximisation", halves), ("minimisation", points)):
+        places = np.array(found[f"natural, {name}"])
+        uneven = places[np.abs(places - 1 / 3).max(axis=1) > 0.02]  # symmetric starts end at the uniform law
+        assert len(uneven) > len(places) / 2
+        assert np.abs(uneven[:, None] - np.array(extrema)).max(axis=2).min(axis=1).max() < 1e-2
+    ascent = examples.draw_likelihood(tmp_path / "flow.png")["ends"]
+    for places in ascent.values():
+        np.testing.assert_allclose(places, [[examples.MEAN, examples.DEVIATION]] * len(places), atol=1e-3)
 
 
 @pytest.mark.slow

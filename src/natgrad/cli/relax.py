@@ -35,31 +35,30 @@ class Choices:
 
 @relax.command
 def flow(
-    function: str = TOY,
-    *,
-    family: str = "bernoulli",
-    out: Path = Path("flow.png"),
-    ball: bool = False,
-    json: Json = False,
+    function: str = TOY, *, family: str = "bernoulli", out: Path = Path("flow.png"), json: Json = False
 ) -> None:
     """Draw vanilla and natural flows of E[f]: downhill over two binary variables, uphill over Gaussians.
 
     Parameters
     ----------
     function
-        A polynomial, for example "x - 3x^2" with --family gaussian.
+        A polynomial, for example "x - 3x^2" with --family gaussian; or a name: polarization (of three
+        outcomes), likelihood (of a Gaussian), ball (Gaussians at the same divergence from one).
     family
         bernoulli (two variables) or gaussian (one or two).
     out
         The picture.
-    ball
-        Draw balls of constant divergence around Gaussians instead.
     """
-    from natgrad.relax import figures
+    from natgrad.relax import examples, figures
 
+    named = {
+        "polarization": examples.draw_polarization,
+        "likelihood": examples.draw_likelihood,
+        "ball": figures.draw_ball,
+    }
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: {out.parent} is no folder; make it or give another --out")
-    found = figures.draw_ball(out) if ball else figures.draw(function, family, out)
+    found = named[function](out) if function in named else figures.draw(function, family, out)
     ends = found.pop("ends", {})
     shown = {"function": function, "family": family} | found
     shown |= {"ends": ends} if json else {f"{name} ends": _distinct(points) for name, points in ends.items()}

@@ -25,7 +25,7 @@ FAMILIES = ("bernoulli", "gaussian")
 
 
 class Panel(NamedTuple):
-    """One picture: E[f] in a chart, its fields, a window, starts, how long flows last, where they stop."""
+    """One picture: E[f] in a chart, its fields, a window, starts, how long and how far flows go, an edge."""
 
     title: str
     value: Callable[[Any], Any]
@@ -35,6 +35,7 @@ class Panel(NamedTuple):
     until: tuple[float, float]
     labels: tuple[str, str]
     inside: tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]
+    edge: list[tuple[float, float]] | None = None
 
 
 def draw(expression: str, kind: str, out: Path) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def draw(expression: str, kind: str, out: Path) -> dict[str, Any]:
     make = _square if kind == "bernoulli" else _half_plane if function.size == 1 else _plane
     way = "descent" if kind == "bernoulli" else "ascent"
     with jax.enable_x64(True):
-        ends = _render(make(function), f"{way} on E[f], f = {expression}", out)
+        ends = render(make(function), f"{way} on E[f], f = {expression}", out)
     return {"picture": str(out), "ends": ends}
 
 
@@ -80,7 +81,15 @@ def _square(function: Polynomial) -> list[Panel]:
     box, there = (-3.2, 3.2, -3.2, 3.2), np.arctanh(2 * starts - 1)
     return [
         Panel(
-            r"marginals $\mu$", in_mu, (plain, natural), window, starts, (0.6, 8.0), names[0], (wide, wide)
+            r"marginals $\mu$",
+            in_mu,
+            (plain, natural),
+            window,
+            starts,
+            (0.6, 8.0),
+            names[0],
+            (wide, wide),
+            [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)],
         ),
         Panel(
             r"natural parameters $\theta$",
@@ -176,7 +185,8 @@ def draw_ball(out: Path, radius: float = 0.02) -> dict[str, Any]:
     return {"picture": str(out), "radius": radius}
 
 
-def _render(panels: list[Panel], title: str, out: Path) -> dict[str, Any]:
+def render(panels: list[Panel], title: str, out: Path) -> dict[str, Any]:
+    """Draw panels side by side; returns where every flow ends."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4 * len(panels), 5.6), dpi=120, layout="constrained")
@@ -194,8 +204,7 @@ def _render(panels: list[Panel], title: str, out: Path) -> dict[str, Any]:
             _curves(axes, found, colour, label)
         axes.set(xlim=panel.window[:2], ylim=panel.window[2:], xlabel=panel.labels[0], ylabel=panel.labels[1])
         axes.set_title(panel.title)
-        if "mu_2" in panel.labels[1] and len(panels) > 1:
-            axes.plot([0, 1, 1, 0, 0], [0, 0, 1, 1, 0], color="0.1", lw=1.4)
+        axes.plot(*np.transpose(panel.edge or [(0, 0)]), color="0.1", lw=1.4)
     figure.axes[0].legend(loc="upper left", framealpha=0.9)
     figure.suptitle(title)
     figure.savefig(out)
