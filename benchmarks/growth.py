@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import floor
-from natgrad import config, registry
+from natgrad import config, generator, registry
 
 START = {"visible": 784, "hidden": 300, "batch": 32, "samples": 10}
 SERIES = {
@@ -59,7 +59,7 @@ class Machine:
         self.metric_mb = megabytes(getattr(info.evidence, "fisher", ()))
 
         def loop(state, rows, steps):
-            one = lambda turn, state: algorithm.step(jax.random.key(turn), state, rows)[0]  # noqa: E731
+            one = lambda turn, state: algorithm.step(generator.key(turn), state, rows)[0]  # noqa: E731
             return jax.lax.fori_loop(0, steps, one, state)
 
         run = jax.jit(loop).lower(state, self.rows, 1).compile()
