@@ -60,7 +60,7 @@ def flow(
         raise InputError(f"cannot write {out}: {out.parent} is no folder; make it or give another --out")
     found = named[function](out) if function in named else figures.draw(function, family, out)
     ends = found.pop("ends", {})
-    shown = {"function": function, "family": family} | found
+    shown = {"function": function} | ({} if function in named else {"family": family}) | found
     shown |= {"ends": ends} if json else {f"{name} ends": _distinct(points) for name, points in ends.items()}
     _print(shown, json=json, title="flow")
 
