@@ -24,7 +24,7 @@ def blocks(seed: int) -> tuple[UnitBlocks, ...]:
     return tuple(UnitBlocks(jnp.asarray(inputs), jnp.asarray(curve) / ROWS) for inputs, curve in sides)
 
 
-def close(left, right, atol):
+def assert_close(left, right, atol):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), left, right)
 
 
@@ -32,7 +32,7 @@ def test_products_are_those_of_every_layer():
     product = lambda vector, metric: metric.mv(vector)  # noqa: E731
     together = jax.jit(lambda *given: stacks.map_layers(product, *given))
     alone = jax.jit(lambda *given: tree.map_layers(product, *given))
-    close(together(layers(0), blocks(1)), alone(layers(0), blocks(1)), 1e-12)
+    assert_close(together(layers(0), blocks(1)), alone(layers(0), blocks(1)), 1e-12)
 
 
 def test_solutions_are_those_of_every_layer():
@@ -46,7 +46,7 @@ def test_solutions_are_those_of_every_layer():
     together = jax.jit(lambda *given: stacks.map_layers(solve, *given))
     alone = jax.jit(lambda *given: tree.map_layers(solve, *given))
     found = together(layers(2), blocks(3))
-    close(found, alone(layers(2), blocks(3)), 1e-9)
+    assert_close(found, alone(layers(2), blocks(3)), 1e-9)
     residual = jax.tree.map(
         lambda x, metric, g: tree.subtract(tree.add(metric.mv(x), scaled(jnp.full(x.bias.shape, 0.2), x)), g),
         found,

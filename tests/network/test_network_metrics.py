@@ -44,7 +44,7 @@ CASES = [
 FACTORS = [("fisher", "whole"), ("fisher", "pieces"), ("centred", "whole"), ("sampled", "pieces")]
 
 
-def close(found, expected):
+def assert_close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
 
 
@@ -93,7 +93,7 @@ def expected(name):
 @pytest.mark.parametrize(("name", "metric"), [case for case in CASES if case[1] != "sampled"])
 def test_metrics_are_what_their_equations_say(name, metric, size):
     """Gauss-Newton equals the printed Fisher metric for all three laws [revisiting eq. 14-21]."""
-    close(measured(name)[metric, size][0], expected(name)[metric])
+    assert_close(measured(name)[metric, size][0], expected(name)[metric])
 
 
 @pytest.mark.parametrize("name", LAWS)
@@ -101,11 +101,11 @@ def test_the_factor_squared_is_the_metric(name):
     found = [pair for place, pair in measured(name).items() if place in FACTORS]
     assert len(found) == (4 if name == "softmax" else 2)
     for dense, squared in found:
-        close(squared, dense)
+        assert_close(squared, dense)
 
 
 def test_sampled_targets_do_not_depend_on_the_chunking():
-    close(measured("softmax")["sampled", "pieces"][0], measured("softmax")["sampled", "whole"][0])
+    assert_close(measured("softmax")["sampled", "pieces"][0], measured("softmax")["sampled", "whole"][0])
 
 
 def test_a_law_of_ones_own_by_its_fisher():
@@ -116,7 +116,7 @@ def test_a_law_of_ones_own_by_its_fisher():
     r = network(parameters, rows.inputs)
     j = jax.jit(lambda p: jacobian(lambda p: network(p, rows.inputs), p))(parameters)
     weight = np.stack([np.exp(-2 * r[..., 1]), np.full_like(r[..., 1], 2)], axis=-1)
-    close(
+    assert_close(
         matrix(curvature.fisher(chunk=2), task, parameters, rows),
         np.einsum("rod,rodp,rodq->pq", weight, j, j) / 5,
     )
@@ -127,14 +127,16 @@ def test_a_law_of_ones_own_by_its_log_probability():
     task, parameters, rows = Task(odd, poisson), odd_parameters(), Rows(inputs())
     j = jax.jit(lambda p: jacobian(lambda p: odd(p, rows.inputs), p))(parameters)
     rates = np.exp(np.asarray(odd(parameters, rows.inputs)))
-    close(matrix(curvature.fisher(), task, parameters, rows), np.einsum("ro,rop,roq->pq", rates, j, j) / 5)
+    assert_close(
+        matrix(curvature.fisher(), task, parameters, rows), np.einsum("ro,rop,roq->pq", rates, j, j) / 5
+    )
 
 
 def test_a_law_over_a_few_values_by_enumeration():
     law = outputs.enumerated(LAWS["softmax"].log_prob, jnp.arange(3))
     task, parameters, rows = problem("softmax")
     found = matrix(curvature.fisher(), Task(task.network, law), parameters, rows)
-    close(found, expected("softmax")["fisher"])
+    assert_close(found, expected("softmax")["fisher"])
     drawn = law.sample(KEY, jnp.log(jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]) + 1e-30))
     np.testing.assert_array_equal(drawn, [1, 0])
 
@@ -195,7 +197,7 @@ def test_diagonals_exactly_and_by_random_signs():
     exact = jax.jit(
         lambda: ravel_pytree(empirical.squared_gradients(chunk=2)(KEY, task, parameters, rows))[0]
     )()
-    close(np.asarray(exact), np.diag(expected("softmax")["uncentred"]))
+    assert_close(np.asarray(exact), np.diag(expected("softmax")["uncentred"]))
     squares, means = jax.jit(jax.vmap(everything))(jax.random.split(KEY, 4000))
     for found, right in ((squares, exact), (means, np.diag(expected("softmax")["fisher"]).mean())):
         z = (found.mean(0) - right) / (found.std(0) / np.sqrt(4000) + 1e-12)
@@ -212,7 +214,7 @@ def test_every_parameter_is_in_the_metric():
 def test_unlabelled_rows_serve_the_metrics_that_draw_targets_themselves():
     task, parameters, rows = problem("softmax")
     unlabelled = Rows(rows.inputs)
-    close(matrix(curvature.fisher(), task, parameters, unlabelled), expected("softmax")["fisher"])
+    assert_close(matrix(curvature.fisher(), task, parameters, unlabelled), expected("softmax")["fisher"])
     jax.eval_shape(lambda p: curvature.monte_carlo_fisher()(KEY, task, p, unlabelled).mv(p), parameters)
     for metric in (curvature.gauss_newton(), curvature.hessian(), empirical.centred_covariance()):
         with pytest.raises(InputError, match="needs targets, but its rows are unlabelled; use fisher"):
@@ -227,7 +229,7 @@ def test_the_root_of_every_law_squares_to_its_fisher():
         )
         for row in inputs(3, 3):
             root, fisher = (np.asarray(found).T for found in both(row[None]))
-            close(root @ root.T, fisher)
+            assert_close(root @ root.T, fisher)
 
 
 def test_extreme_logits_give_finite_products():

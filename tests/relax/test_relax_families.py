@@ -25,7 +25,7 @@ each = pytest.mark.parametrize("name", [_marked(name) for name in FAMILIES])
 each_chart = pytest.mark.parametrize(("name", "key"), [_marked(*pair) for pair in CHARTS])
 
 
-def close(left, right, tolerance=1e-8):
+def assert_close(left, right, tolerance=1e-8):
     np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=tolerance, atol=tolerance)
 
 
@@ -98,37 +98,37 @@ def laws(member, theta):
 
 @each_chart
 def test_charts_round_trip(name, key):
-    close(*facts(name)[key]["round trip"], 1e-10)
+    assert_close(*facts(name)[key]["round trip"], 1e-10)
 
 
 @each_chart
 @pytest.mark.parametrize("fact", ["scores", "operator", "solve", "change"])
 def test_fisher_in_closed_form_is_the_mean_of_scores_and_the_operator(name, key, fact):
-    close(*facts(name)[key][fact])
+    assert_close(*facts(name)[key][fact])
 
 
 @each_chart
 def test_natural_gradient_is_the_same_tangent_in_every_chart(name, key):
-    close(*facts(name)[key]["tangent"])
-    close(*facts(name)[key]["cheap natural gradient"])
+    assert_close(*facts(name)[key]["tangent"])
+    assert_close(*facts(name)[key]["cheap natural gradient"])
 
 
 @each
 @pytest.mark.parametrize("fact", ["eta", "theta", "legendre"])
 def test_potentials_are_dual(name, fact):
-    close(*facts(name)["potentials"][fact], 1e-10)
+    assert_close(*facts(name)["potentials"][fact], 1e-10)
 
 
 @each
 @pytest.mark.parametrize("fact", ["primal", "dual", "inverse"])
 def test_hessians_of_the_dual_potentials_are_inverse_and_are_the_fishers(name, fact):
-    close(*facts(name)["potentials"][fact])
+    assert_close(*facts(name)["potentials"][fact])
 
 
 @each
 @pytest.mark.parametrize("fact", ["eta", "density", "entropy", "divergence"])
 def test_expectation_density_entropy_and_divergence_are_exact_sums(name, fact):
-    close(*facts(name)["laws"][fact], 1e-10)
+    assert_close(*facts(name)["laws"][fact], 1e-10)
 
 
 @pytest.mark.parametrize("name", ["independence", "pairwise", "categorical", "full"])
@@ -141,15 +141,17 @@ def test_samples_have_the_expectations(name):
 
 
 def test_gaussian_expectations_have_plus_signs():
-    close(gaussian.full(2).expectation_of_moments(MEAN, COVARIANCE), [0.3, -0.7, 1.09, 2.49, -1.42], 1e-12)
+    assert_close(
+        gaussian.full(2).expectation_of_moments(MEAN, COVARIANCE), [0.3, -0.7, 1.09, 2.49, -1.42], 1e-12
+    )
 
 
 def test_slides_blocks_at_the_point_where_their_cases_slip():
     theta_fisher = FAMILIES["full"][0].natural_fisher(FAMILIES["full"][1])
-    close(2 * theta_fisher[2, 4], 2 * theta_fisher[4, 2], 1e-12)
+    assert_close(2 * theta_fisher[2, 4], 2 * theta_fisher[4, 2], 1e-12)
     alpha = moment_chart(gaussian.full(2)).fisher(jnp.array([0.3, -0.7, 1.0, 2.0, -0.5]))
     precision = jnp.linalg.inv(COVARIANCE)
-    close(alpha[2, 3], precision[0, 1] ** 2 / 2, 1e-12)  # half of what the printed case gives
+    assert_close(alpha[2, 3], precision[0, 1] ** 2 / 2, 1e-12)  # half of what the printed case gives
 
 
 @pytest.mark.parametrize("name", ["full", "diagonal"])
@@ -165,7 +167,7 @@ def test_miller_gives_every_gaussian_chart(name):
         )
 
     for left, right in compute(theta):
-        close(left, right)
+        assert_close(left, right)
 
 
 def test_one_gaussian_divergence_is_the_slides_formula():
@@ -173,7 +175,7 @@ def test_one_gaussian_divergence_is_the_slides_formula():
     (m, s), (n, t) = (0.3, 0.8), (-0.5, 1.7)
     expected = np.log(t / s) + (s**2 + (m - n) ** 2) / (2 * t**2) - 0.5
     found = family.divergence(member, used.natural(jnp.array([m, s])), used.natural(jnp.array([n, t])))
-    close(found, expected, 1e-12)
+    assert_close(found, expected, 1e-12)
 
 
 def test_duality_is_between_theta_and_eta_and_mu_has_twice_the_gradient():
@@ -185,8 +187,8 @@ def test_duality_is_between_theta_and_eta_and_mu_has_twice_the_gradient():
     theta = used.natural(mu)
     gradient = jax.grad(lambda t: value(used.coordinates(t)))(theta)
     natural = chart.natural_gradient(member, chart.natural_chart(member), theta, gradient)
-    close(natural, jax.grad(lambda eta: value((1 + eta) / 2))(member.expectation(theta)), 1e-12)
-    close(jax.grad(value)(mu), 2 * natural, 1e-12)
+    assert_close(natural, jax.grad(lambda eta: value((1 + eta) / 2))(member.expectation(theta)), 1e-12)
+    assert_close(jax.grad(value)(mu), 2 * natural, 1e-12)
 
 
 def test_missing_edges_are_zeros_of_the_precision_and_covariances_agree_on_edges():
@@ -202,7 +204,7 @@ def test_missing_edges_are_zeros_of_the_precision_and_covariances_agree_on_edges
     precision = np.linalg.inv(covariance)
     assert abs(precision[0, 2]) < 1e-12
     assert abs(precision[1, 3]) < 1e-12
-    close(found[member.rows, member.columns], given[member.rows, member.columns], 1e-10)
+    assert_close(found[member.rows, member.columns], given[member.rows, member.columns], 1e-10)
 
 
 def test_gibbs_chains_have_the_exact_expectations():

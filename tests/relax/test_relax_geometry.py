@@ -18,7 +18,7 @@ from natgrad.geometry import connections, levi_civita, retractions
 HARSH = np.array([[40.0, -7.0], [-7.0, -90.0]])  # far outside what 1 + M keeps positive
 
 
-def close(left, right, tolerance=1e-8):
+def assert_close(left, right, tolerance=1e-8):
     np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=tolerance, atol=tolerance)
 
 
@@ -46,13 +46,13 @@ def test_gaussian_exponential_solves_the_geodesic_equation():
     start = np.array([0.3, -0.7, 1.0, 2.0, -0.5])
     velocity = np.array([0.8, 0.3, 0.4, -0.6, 0.5])
     end = geodesic(used.fisher, start, velocity)
-    close([*mean, covariance[0, 0], covariance[1, 1], covariance[0, 1]], end, 1e-6)
+    assert_close([*mean, covariance[0, 0], covariance[1, 1], covariance[0, 1]], end, 1e-6)
 
 
 def test_circles_and_spheres_solve_the_geodesic_equation():
     family, theta = FAMILIES["independence"]
     eta, velocity = family.expectation(theta), jnp.array([0.2, 0.1, -0.3])
-    close(
+    assert_close(
         levi_civita.circle_exponential(eta, velocity),
         geodesic(family.expectation_fisher, eta, velocity),
         1e-6,
@@ -60,15 +60,15 @@ def test_circles_and_spheres_solve_the_geodesic_equation():
     family, theta = FAMILIES["categorical"]
     eta, velocity = family.expectation(theta), jnp.array([0.05, -0.02, 0.04])
     end = levi_civita.sphere_exponential(family.probabilities(eta), jnp.append(velocity, -velocity.sum()))
-    close(end[:-1], geodesic(family.expectation_fisher, eta, velocity), 1e-6)
-    close(end.sum(), 1.0, 1e-12)
+    assert_close(end[:-1], geodesic(family.expectation_fisher, eta, velocity), 1e-6)
+    assert_close(end.sum(), 1.0, 1e-12)
 
 
 def test_distances_are_lengths():
     fisher = deviation_chart(gaussian.diagonal(1)).fisher
     start, velocity = jnp.array([0.4, 1.3]), jnp.array([0.5, -0.7])
     end = geodesic(fisher, start, velocity)
-    close(
+    assert_close(
         levi_civita.half_plane_distance(start, jnp.asarray(end)),
         levi_civita.speed(fisher(start), velocity),
         1e-6,
@@ -77,32 +77,32 @@ def test_distances_are_lengths():
     chances = family.probabilities(family.expectation(theta))
     tangent = jnp.array([0.03, -0.05, 0.01, 0.01])
     length = jnp.sqrt(jnp.sum(tangent**2 / chances))
-    close(
+    assert_close(
         levi_civita.sphere_distance(chances, levi_civita.sphere_exponential(chances, tangent)), length, 1e-8
     )
 
 
 def test_a_circle_ends_at_a_vertex():
     eta = levi_civita.circle_exponential(jnp.array([0.5, -0.5]), jnp.array([9.0, 0.1]))
-    close(eta[0], 1.0, 1e-12)
+    assert_close(eta[0], 1.0, 1e-12)
     assert -0.5 < eta[1] < 0
     left, right = jnp.array([0.1, -0.9]), jnp.array([0.8, 0.3])
     middle = levi_civita.circle_geodesic(left, right, 0.5)
     half = levi_civita.circle_distance(left, middle)
-    close(2 * half, levi_civita.circle_distance(left, right), 1e-12)
+    assert_close(2 * half, levi_civita.circle_distance(left, right), 1e-12)
 
 
 def test_covariance_geodesic_has_constant_speed_and_right_ends():
     other = jnp.array([[3.0, 1.0], [1.0, 0.5]])
     path = functools.partial(levi_civita.covariance_geodesic, COVARIANCE, other)
-    close(path(0.0), COVARIANCE)
-    close(path(1.0), other)
+    assert_close(path(0.0), COVARIANCE)
+    assert_close(path(1.0), other)
     whole = levi_civita.covariance_distance(COVARIANCE, other)
-    close(levi_civita.covariance_distance(COVARIANCE, path(0.3)), 0.3 * whole)
+    assert_close(levi_civita.covariance_distance(COVARIANCE, path(0.3)), 0.3 * whole)
     velocity = jax.jacfwd(path)(0.0)
     _, end = levi_civita.gaussian_exponential((MEAN, COVARIANCE), (jnp.zeros(2), velocity))
-    close(end, other)
-    close(retractions.exponential_definite(COVARIANCE, velocity), other)
+    assert_close(end, other)
+    assert_close(retractions.exponential_definite(COVARIANCE, velocity), other)
 
 
 @pytest.mark.parametrize("name", ["independence", "full"])
@@ -110,13 +110,15 @@ def test_flat_geodesics_are_straight_in_their_charts(name):
     family, left = FAMILIES[name]
     right = 0.7 * left + 0.1
     middle = connections.m_geodesic(family, left, right, 0.25)
-    close(
+    assert_close(
         family.expectation(middle),
         connections.m_exponential(
             family.expectation(left), family.expectation(right) - family.expectation(left), 0.25
         ),
     )
-    close(connections.e_geodesic(left, right, 0.25), connections.e_exponential(left, right - left, 0.25))
+    assert_close(
+        connections.e_geodesic(left, right, 0.25), connections.e_exponential(left, right - left, 0.25)
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -127,7 +129,7 @@ def test_no_step_leaves_the_cone_however_long(scale):
         retractions.quadratic_definite(COVARIANCE, tangent),
         (lambda a: a @ a.T)(retractions.quadratic_factor(factor, tangent)),
     ):
-        close(matrix, matrix.T, 1e-9 * float(jnp.abs(matrix).max()))
+        assert_close(matrix, matrix.T, 1e-9 * float(jnp.abs(matrix).max()))
         assert jnp.linalg.eigvalsh(matrix)[0] > 0
 
 
@@ -154,14 +156,14 @@ def test_retractions_agree_with_the_exponential_to_second_order():
 
     assert 7 < gap(0.2) / gap(0.1) < 9  # third order: halving the step divides the gap by eight
     exact = retractions.exponential_definite(COVARIANCE, 1e-3 * tangent)
-    close(retractions.quadratic_definite(COVARIANCE, 1e-3 * tangent), exact, 1e-8)
+    assert_close(retractions.quadratic_definite(COVARIANCE, 1e-3 * tangent), exact, 1e-8)
 
 
 def test_independence_step_keeps_its_velocity_and_reaches_no_vertex():
     eta, tangent = jnp.array([0.5, -0.9]), jnp.array([0.3, -0.2])
     velocity = jax.jacfwd(lambda t: retractions.independence_step(eta, t * tangent))(0.0)
-    close(velocity, tangent)
+    assert_close(velocity, tangent)
     assert jnp.all(jnp.abs(retractions.independence_step(eta, 5 * tangent)) < 1)
     mean, factor = retractions.gaussian_step(MEAN, jnp.eye(2), jnp.ones(2), jnp.zeros((2, 2)))
-    close(mean, MEAN + 1)
-    close(factor, jnp.eye(2))
+    assert_close(mean, MEAN + 1)
+    assert_close(factor, jnp.eye(2))

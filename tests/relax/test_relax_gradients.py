@@ -15,12 +15,12 @@ from natgrad.objectives import relaxation
 TOY = relaxation.polynomial({(0,): 1.0, (1,): 2.0, (0, 1): 3.0})
 
 
-def close(left, right, tolerance=1e-8):
+def assert_close(left, right, tolerance=1e-8):
     np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=tolerance, atol=tolerance)
 
 
 def test_the_toy_function_is_the_slides_table():
-    close(TOY(jnp.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])), [6, -4, -2, 0], 0)
+    assert_close(TOY(jnp.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])), [6, -4, -2, 0], 0)
 
 
 @pytest.mark.parametrize("name", ["independence", "pairwise"])
@@ -29,9 +29,9 @@ def test_enumerated_expectation_and_its_gradient_are_sums(name):
     expected = relaxation.enumerated(TOY, family)
     points, chances = support(family, theta)
     statistics = family.statistics(points)
-    close(expected(theta), chances @ TOY(points), 1e-12)
+    assert_close(expected(theta), chances @ TOY(points), 1e-12)
     covariance = (chances * (TOY(points) - chances @ TOY(points))) @ (statistics - chances @ statistics)
-    close(jax.grad(expected)(theta), covariance, 1e-12)
+    assert_close(jax.grad(expected)(theta), covariance, 1e-12)
 
 
 def test_gaussian_moments_up_to_degree_four_are_quadratures():
@@ -41,7 +41,7 @@ def test_gaussian_moments_up_to_degree_four_are_quadratures():
     for degree in range(5):
         for term in itertools.combinations_with_replacement(range(2), degree):
             direct = chances @ jnp.prod(points[:, list(term)], axis=1)
-            close(relaxation.moment(mean, covariance, term), direct, 1e-12)
+            assert_close(relaxation.moment(mean, covariance, term), direct, 1e-12)
 
 
 def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
@@ -51,7 +51,7 @@ def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
     points, chances = support(family, theta)
     statistics = family.statistics(points)
     values = quartic(points)
-    close(gradient, (chances * values) @ (statistics - chances @ statistics), 1e-9)
+    assert_close(gradient, (chances * values) @ (statistics - chances @ statistics), 1e-9)
 
 
 def test_monte_carlo_gradient_is_unbiased_with_either_centre():
@@ -77,7 +77,7 @@ def test_natural_gradient_from_samples_is_the_coefficients_of_f(number):
     coefficients = jnp.array([0.5, -1.0, 2.0, 0.3, -0.7])
     statistics = family.statistics(family.sample(jax.random.key(1), theta, number))
     found = relaxation.natural_from_samples(statistics @ coefficients + 3.0, statistics)
-    close(found, coefficients, 1e-9)
+    assert_close(found, coefficients, 1e-9)
 
 
 def test_damped_natural_gradient_is_the_same_in_both_spaces():
@@ -86,7 +86,7 @@ def test_damped_natural_gradient_is_the_same_in_both_spaces():
     centred = statistics - statistics.mean(axis=0)
     fisher = centred.T @ centred / 5 + 0.3 * jnp.eye(9)
     expected = jnp.linalg.solve(fisher, centred.T @ (values - values.mean()) / 5)
-    close(relaxation.natural_from_samples(values, statistics, 0.3), expected, 1e-10)
+    assert_close(relaxation.natural_from_samples(values, statistics, 0.3), expected, 1e-10)
 
 
 def test_natural_flows_of_polarization_end_where_its_extrema_are():
@@ -100,10 +100,10 @@ def test_natural_flows_of_polarization_end_where_its_extrema_are():
 
         return family.probabilities(family.expectation(jax.lax.fori_loop(0, 1000, step, theta)))
 
-    close(climb(jnp.array([0.5, 0.4, 0.1]), 0.5), [0.5, 0.5, 0, 0], 1e-3)
-    close(climb(jnp.array([3.0, 0.0, 0.0]), -0.5), [1, 0, 0, 0], 1e-3)
+    assert_close(climb(jnp.array([0.5, 0.4, 0.1]), 0.5), [0.5, 0.5, 0, 0], 1e-3)
+    assert_close(climb(jnp.array([3.0, 0.0, 0.0]), -0.5), [1, 0, 0, 0], 1e-3)
     # p^2 (1 - p) is convex below 1/3: among four outcomes the uniform law is a local minimum
-    close(climb(jnp.array([0.5, 0.4, 0.1]), -0.5), [0.25] * 4, 1e-3)
+    assert_close(climb(jnp.array([0.5, 0.4, 0.1]), -0.5), [0.25] * 4, 1e-3)
 
 
 def test_one_natural_step_in_eta_is_the_maximum_likelihood_estimate():
@@ -114,7 +114,7 @@ def test_one_natural_step_in_eta_is_the_maximum_likelihood_estimate():
     eta = family.expectation(0.3 * theta)
     natural = jax.grad(value)(family.natural(eta))  # the gradient in theta is natural in eta
     estimate = family.natural(eta + natural)
-    close(jax.grad(value)(estimate), jnp.zeros(3), 1e-12)
+    assert_close(jax.grad(value)(estimate), jnp.zeros(3), 1e-12)
 
 
 def test_a_polynomial_of_degree_five_is_refused():

@@ -16,7 +16,7 @@ MEAN, FACTOR = rng.normal(size=SIZE), np.tril(rng.normal(size=(SIZE, SIZE))) + 2
 VALUES = rng.permutation(np.arange(POPULATION, dtype=float)) ** 2
 
 
-def close(left, right, tolerance=1e-10):
+def assert_close(left, right, tolerance=1e-10):
     np.testing.assert_allclose(np.asarray(left), np.asarray(right), rtol=tolerance, atol=tolerance)
 
 
@@ -36,17 +36,17 @@ def by_rank(utilities, values=VALUES):
 
 def test_ties_share_their_weights_and_nan_ranks_last():
     utilities = np.array([4.0, 2.0, 1.0, 0.0])
-    close(weights.shared(jnp.array([7.0, 3.0, 7.0, 1.0]), utilities), [0.5, 2, 0.5, 4])
-    close(weights.shared(jnp.array([np.nan, 3.0, 9.0, np.nan]), utilities), [0.5, 4, 2, 0.5])
+    assert_close(weights.shared(jnp.array([7.0, 3.0, 7.0, 1.0]), utilities), [0.5, 2, 0.5, 4])
+    assert_close(weights.shared(jnp.array([np.nan, 3.0, 9.0, np.nan]), utilities), [0.5, 4, 2, 0.5])
 
 
 def test_raw_weights_are_free_of_units_and_ignore_nan():
     values = jnp.array([1.0, 2.0, 6.0, np.nan])
     found = weights.standardized(values)
-    close(found, weights.standardized(10 * values - 3))
-    close(found.sum(), 0.0)
+    assert_close(found, weights.standardized(10 * values - 3))
+    assert_close(found.sum(), 0.0)
     assert found[3] == 0 < found[0]
-    close(weights.standardized(jnp.ones(3)), np.zeros(3))
+    assert_close(weights.standardized(jnp.ones(3)), np.zeros(3))
 
 
 def test_xnes_is_its_textbook_update():
@@ -66,8 +66,8 @@ def test_xnes_is_its_textbook_update():
     mean = MEAN + scale * shape @ slope
     scale *= np.exp(rate / 2 * trace)
     shape = shape @ expm(rate / 2 * (curvature - trace * np.eye(SIZE)))
-    close(after.mean, mean)
-    close(after.scale * after.factor, scale * shape)
+    assert_close(after.mean, mean)
+    assert_close(after.scale * after.factor, scale * shape)
 
 
 def test_rank_mu_is_its_textbook_update():
@@ -80,8 +80,8 @@ def test_rank_mu_is_its_textbook_update():
     for w, x in zip(weight, np.asarray(draws.points), strict=True):
         covariance += 0.3 * w * np.outer(x - MEAN, x - MEAN)
         mean += w * (x - MEAN)
-    close(after.mean, mean)
-    close(after.scale**2 * after.factor @ after.factor.T, covariance)
+    assert_close(after.mean, mean)
+    assert_close(after.scale**2 * after.factor @ after.factor.T, covariance)
 
 
 def test_adaptive_is_rank_one_and_rank_mu_to_first_order():
@@ -101,9 +101,9 @@ def test_adaptive_is_rank_one_and_rank_mu_to_first_order():
     expected += rates.rank * (normal.T * weight) @ normal
     found = np.asarray(after.factor @ after.factor.T)
     tangent = expected - np.eye(size)
-    close(found, expected, 2 * np.linalg.norm(tangent, 2) ** 2)
+    assert_close(found, expected, 2 * np.linalg.norm(tangent, 2) ** 2)
     assert np.linalg.norm(found - expected) < 0.2 * np.linalg.norm(tangent)
-    close(after.path, path)
+    assert_close(after.path, path)
 
 
 def test_pbil_umda_and_the_compact_algorithm_are_their_textbook_updates():
@@ -112,25 +112,27 @@ def test_pbil_umda_and_the_compact_algorithm_are_their_textbook_updates():
     draws = drawn(population)
     values = rng.permutation(10).astype(float)
     best = np.asarray(draws.points)[np.argsort(values)]
-    close((told(population, draws, values).eta + 1) / 2, 0.9 * 0.5 + 0.1 * (best[:2].mean(axis=0) + 1) / 2)
+    assert_close(
+        (told(population, draws, values).eta + 1) / 2, 0.9 * 0.5 + 0.1 * (best[:2].mean(axis=0) + 1) / 2
+    )
     marginal = bits.umda(10, size)
     draws = drawn(marginal)
     best = np.asarray(draws.points)[np.argsort(values)]
     chance = np.clip((best[:5].mean(axis=0) + 1) / 2, 1 / size, 1 - 1 / size)
-    close((told(marginal, draws, values).eta + 1) / 2, chance)
+    assert_close((told(marginal, draws, values).eta + 1) / 2, chance)
     compact = bits.cga(size, steps=50)
     draws = drawn(compact)
     winner, loser = (np.asarray(draws.points) + 1) / 2
-    close((told(compact, draws, [1.0, 2.0]).eta + 1) / 2, 0.5 + (winner - loser) / 50)
+    assert_close((told(compact, draws, [1.0, 2.0]).eta + 1) / 2, 0.5 + (winner - loser) / 50)
 
 
 def test_adaptive_coins_move_by_the_fisher_length_and_stand_still_without_information():
     strategy = bits.adaptive(8, 50)
     draws = drawn(strategy)
     after = told(strategy, draws)
-    close(np.linalg.norm(after.eta), 1.0)  # at fair coins the Fisher matrix is the identity
+    assert_close(np.linalg.norm(after.eta), 1.0)  # at fair coins the Fisher matrix is the identity
     still = told(strategy, draws, np.ones(8))
-    close(still.eta, np.zeros(50))
+    assert_close(still.eta, np.zeros(50))
 
 
 def test_a_field_learns_the_function_that_its_statistics_span():
@@ -140,7 +142,7 @@ def test_a_field_learns_the_function_that_its_statistics_span():
     draws = drawn(strategy)
     after = told(strategy, draws, family.statistics(draws.points) @ coefficients + 2.0)
     direction = -after.theta / jnp.linalg.norm(after.theta)
-    close(direction, coefficients / jnp.linalg.norm(coefficients), 1e-4)
+    assert_close(direction, coefficients / jnp.linalg.norm(coefficients), 1e-4)
 
 
 def test_sparse_steps_keep_the_zeros_of_the_precision():
