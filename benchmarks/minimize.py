@@ -55,12 +55,9 @@ def binary(solver: str, name: str, size: int, arguments) -> list[opponents.Run]:
         "pairwise": {"edges": problem.edges},
     }[solver]
     target = {"nk": -1.0}.get(name, 0.0)
-    seeds, budget = arguments.seeds, arguments.budget * size
-    if solver == "pairwise":
-        seeds, budget = min(seeds, arguments.pairwise_seeds), min(budget, arguments.pairwise_budget)
-    plan = make(size, family, options)
+    plan, budget = make(size, family, options), arguments.budget * size
     return opponents.natgrad_runs(
-        problem, plan, None, seeds, budget, target, RESTARTS if solver == "natgrad" else 0
+        problem, plan, None, arguments.seeds, budget, target, RESTARTS if solver == "natgrad" else 0
     )
 
 
@@ -178,9 +175,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--functions", type=words)
     parser.add_argument("--solvers", type=words)
-    parser.add_argument("--budget", type=int, default=500, help="evaluations per variable (binary)")
-    parser.add_argument("--pairwise-seeds", type=int, default=15)
-    parser.add_argument("--pairwise-budget", type=int, default=20_000)
+    parser.add_argument("--budget", type=int, default=100, help="evaluations per variable (binary)")
     parser.add_argument("--out", default="minimize.jsonl")
     arguments = parser.parse_args()
     if arguments.kind == "table":

@@ -53,6 +53,15 @@ class Interactions:
         return table
 
     @cached_property
+    def neighbours(self) -> np.ndarray:
+        """The terms (columns) of each variable (rows), filled up with the number of terms."""
+        own = [np.flatnonzero(column) for column in self.members.T]
+        table = np.full((self.size, max(map(len, own))), len(self.terms))
+        for row, terms in zip(table, own, strict=True):
+            row[: len(terms)] = terms
+        return table
+
+    @cached_property
     def points(self) -> np.ndarray:
         """All 2^n points."""
         return all_points(self.size)
@@ -139,10 +148,13 @@ def gibbs(
 ) -> Float[Array, "chain variable"]:
     """Gibbs sweeps over all variables in turn, many chains at once.
 
-    The products are kept up to date: a flip of x_i changes the sign of those with x_i in them.
+    The products are kept up to date: a flip of x_i changes the sign of those with x_i in them, which are all
+    that a turn of x_i reads and writes.
     """
-    fields = jnp.asarray(family.members.T, theta.dtype) * theta  # [variable, term]
-    signs = jnp.asarray(1 - 2 * family.members.T, theta.dtype)  # what a flip does to every product
+    touched = jnp.asarray(family.neighbours)  # [variable, term], filled up with a term that is not there
+    padded = jnp.append(theta, 0.0)
+    fields = padded[touched]
+    products = jnp.append(family.statistics(start).T, jnp.ones((1, len(start)), theta.dtype), axis=0)
 
     def sweep(number: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         shape = (family.size, len(start))
@@ -150,14 +162,14 @@ def gibbs(
 
         def turn(i: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             points, products = carry
-            field = (products @ fields[i]) * points[:, i]
+            near = products[touched[i]]
+            field = (fields[i] @ near) * points[i]
             fresh = jnp.where(logits[i] < 2 * field, 1.0, -1.0).astype(theta.dtype)  # ~ p(x_i | rest)
-            flips = jnp.where((fresh != points[:, i])[:, None], signs[i], jnp.ones_like(signs[i]))
-            return points.at[:, i].set(fresh), products * flips
+            return points.at[i].set(fresh), products.at[touched[i]].set(near * (fresh * points[i]))
 
         return jax.lax.fori_loop(0, family.size, turn, carry)
 
-    return jax.lax.fori_loop(0, sweeps, sweep, (start, family.statistics(start)))[0]
+    return jax.lax.fori_loop(0, sweeps, sweep, (start.T, products))[0].T
 
 
 def _edge(edge: tuple[int, int]) -> tuple[int, int]:
