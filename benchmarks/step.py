@@ -65,19 +65,29 @@ def timed(action, steps: int) -> tuple[float, float]:
     return (time.perf_counter() - wall) / steps * 1e3, (time.process_time() - cpu) / steps * 1e3
 
 
-def direction_error(session, order, units: int = 24) -> float:
-    """The relative error of a whole natural direction against dense float64 solves, on some units a layer."""
+def one_step(session, model, order):
+    """The evidence of one more natural step, from a model."""
     rows = batches.draw(
         session.key_steps, session.rows, order[: session.settings.training.batch_size], jnp.float32
     )
-    model = session.state.model
-    _, info = jax.jit(session.algorithm.step)(session.key_steps, session.state, model.coding.value(rows))
+    state = session.state._replace(model=model)
+    _, info = jax.jit(session.algorithm.step)(session.key_steps, state, model.coding.value(rows))
+    return info.evidence
+
+
+def direction_error(session, order, fresh=None, units: int = 24) -> float:
+    """The relative error of a whole natural direction against dense float64 solves, on some units a layer.
+
+    The metric is the one that the session uses, or the present one of another session.
+    """
+    evidence = one_step(session, session.state.model, order)
+    fisher = (evidence if fresh is None else one_step(fresh, session.state.model, order)).fisher
     wrong = total = 0.0
     for name in ("generation", "recognition"):
         for blocks, gradient, found in zip(
-            getattr(info.evidence.fisher, name),
-            getattr(info.evidence.gradient, name),
-            getattr(info.evidence.solution, name),
+            getattr(fisher, name),
+            getattr(evidence.gradient, name),
+            getattr(evidence.solution, name),
             strict=True,
         ):
             inputs = np.vstack([np.asarray(blocks.inputs, np.float64), np.ones(blocks.inputs.shape[1])])
@@ -128,7 +138,9 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
     return summary(arch, wall, cpu, compile_seconds) | {
         "direction_error": errors["nrws_fresh"],
         "frozen_direction_error": errors["nrws_frozen"],
-        "frozen_direction_error_stale": direction_error(found["nrws_frozen"][0], order),
+        "frozen_direction_error_stale": direction_error(
+            found["nrws_frozen"][0], order, found["nrws_fresh"][0]
+        ),
         "metric_mb": metric_mb(found["nrws_fresh"][0]),
         "metric_frozen_mb": metric_mb(found["nrws_frozen"][0]),
         "steps": steps,

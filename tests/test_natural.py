@@ -135,18 +135,19 @@ def test_relative_damping_is_in_units_of_the_mean_diagonal():
     np.testing.assert_allclose(measured.damping, 0.5 * mean, rtol=1e-12)
 
 
-def test_refresh_keeps_the_factor():
-    """With K = 3, steps 0 to 2 use the first metric, step 3 a new one."""
+def test_refresh_keeps_the_metric_and_its_factor():
+    """With K = 3, steps 0 to 2 use the first metric, step 3 a new one; the evidence shows the one in use."""
     model = machine()
     method = natural(DREAMS, always(direct()), constant(0.1), refresh=3)
     estimates = [drawn(model, seed) for seed in range(4)]
     carry = method.init(jax.random.key(0), model, estimates[0])
     fresh = natural(DREAMS, always(direct()), constant(0.1))
     for number, estimate in enumerate(estimates):
-        found, carry, _ = method.apply(jax.random.key(0), carry, model, estimate)
+        found, carry, evidence = method.apply(jax.random.key(0), carry, model, estimate)
         used = estimates[0] if number < 3 else estimate
-        expected, *_ = direction_of(fresh, model, used._replace(gradient=estimate.gradient))
+        expected, _, shown = direction_of(fresh, model, used._replace(gradient=estimate.gradient))
         np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
+        np.testing.assert_allclose(vector(evidence.fisher), vector(shown.fisher), atol=1e-12)
 
 
 def test_a_refused_step_has_its_factors_made_anew():
@@ -211,22 +212,39 @@ def test_covector_momentum_averages_before_it_measures():
     np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
 
 
-def test_diagnostics_of_an_exact_natural_step():
+@pytest.mark.parametrize(
+    ("optimizer", "scale"),
+    [
+        (optax.sgd(0.1), 1.0),
+        (optax.identity(), -0.1),
+        (optax.trace(0.9), -0.1),
+        (optax.scale_by_adam(), -0.1),
+    ],
+)
+def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
     model = machine()
-    method = descent(reweighted(SAMPLES), natural(DREAMS, always(direct()), constant(0.2)), optax.sgd(0.1))
+    direction = natural(DREAMS, always(direct()), constant(0.2))
+    method = descent(reweighted(SAMPLES), direction, optimizer, scale=constant(scale))
     on = jax.random.bernoulli(jax.random.key(3), 0.5, (model.sizes[0], ROWS))
     batch = model.coding.value(on, jnp.float64)
     state = method.init(jax.random.key(0), model, batch)
-    _, info = jax.jit(method.step)(jax.random.key(1), state, batch)
-    found = named(diagnose(info))
+
+    def stepped(key, state, batch):
+        after, info = method.step(key, state, batch)
+        return after, info, diagnose(info)
+
+    with jax.numpy_dtype_promotion("standard"):
+        after, info, numbers = jax.jit(stepped)(jax.random.key(1), state, batch)
+    found = named(numbers)
+    moved = jax.tree.map(jnp.subtract, after.model, model)
+    assert found["step_norm"] == pytest.approx(float(tree.norm(moved)))
     assert found["generation.0.residual"] < 1e-10
     assert found["recognition.1.residual"] < 1e-10
     assert 0 < found["cosine"] < 1
     top = np.linalg.eigvalsh(np.asarray(info.evidence.fisher.generation[0].dense())).max()
     assert 1 < found["generation.0.condition"] <= (top + 0.2) / 0.2 + 1e-9
     assert found["generation.0.condition"] > 0.8 * (top + 0.2) / 0.2
-    image = info.evidence.fisher.mv(info.update)
-    assert found["step_kl"] == pytest.approx(0.5 * float(tree.vdot(info.update, image)))
+    assert found["step_kl"] == pytest.approx(0.5 * float(tree.vdot(moved, info.evidence.fisher.mv(moved))))
 
 
 def test_averaged_metric_is_solved_densely():

@@ -100,7 +100,7 @@ def counting(amount: float) -> Algorithm:
         model = jax.tree.map(lambda leaf: leaf + amount, state.model)
         zero = jnp.zeros(())
         return state._replace(model=model, steps=state.steps + 1), Info(
-            zero, zero, {}, model, model, model, ()
+            zero, zero, {}, model, model, model, zero, ()
         )
 
     return Algorithm(init, step)

@@ -12,7 +12,7 @@ from cases import machine
 from natgrad import config, registry
 from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, stateless, steepest
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
 
 RATE, MOMENTUM, EPS = 0.1, 0.8, 1e-8
 START = np.array([1.0, -2.0, 0.5])
@@ -28,23 +28,32 @@ def adam(one, two, *, nesterov=False):
         ahead = MOMENTUM * m / (1 - MOMENTUM ** (t + 1)) + (1 - MOMENTUM) * g / (1 - MOMENTUM**t)
         hat = ahead if nesterov else m / (1 - MOMENTUM**t)
         steps.append(hat / (np.sqrt(v / (1 - 0.999**t)) + EPS))
-    return sum(steps)
+    return steps
 
 
 def rmsprop(one, two):
     v1 = (1 - MOMENTUM) * one**2
     v2 = MOMENTUM * v1 + (1 - MOMENTUM) * two**2
-    return one / np.sqrt(v1 + EPS) + two / np.sqrt(v2 + EPS)
+    return one / np.sqrt(v1 + EPS), two / np.sqrt(v2 + EPS)
 
 
 FORMULAS = {
-    "sgd": lambda one, two: one + two,
-    "momentum": lambda one, two: one + (two + MOMENTUM * one),
-    "nesterov": lambda one, two: (one + MOMENTUM * one) + (two + MOMENTUM * (two + MOMENTUM * one)),
+    "sgd": lambda one, two: (one, two),
+    "momentum": lambda one, two: (one, two + MOMENTUM * one),
+    "nesterov": lambda one, two: (one + MOMENTUM * one, two + MOMENTUM * (two + MOMENTUM * one)),
     "adam": adam,
     "nadam": partial(adam, nesterov=True),
     "rmsprop": rmsprop,
 }
+
+
+def given(gradients):
+    """An objective whose gradients are known, one for every step."""
+    rows = jnp.asarray(gradients)
+    return Objective(
+        lambda key, model: jnp.zeros((), int),
+        lambda key, carry, model, batch: (Estimate(jnp.zeros(()), rows[carry], (), {}), carry + 1),
+    )
 
 
 def test_every_optimiser_has_its_formula():
@@ -53,14 +62,18 @@ def test_every_optimiser_has_its_formula():
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_two_steps_equal_the_formula(name):
-    optimizer = OPTIMIZERS[name](RATE, MOMENTUM)
-    value = jnp.asarray(START)
-    state = optimizer.init(value)
+    """With a rate that doubles after the first step."""
+    rate = lambda steps: RATE * (1.0 + steps)  # noqa: E731
+    algorithm = descent(given(GRADIENTS), steepest(), OPTIMIZERS[name](MOMENTUM), scale=downhill(rate))
+    key, batch = jax.random.key(0), jnp.zeros(())
     with jax.numpy_dtype_promotion("standard"):
-        for gradient in GRADIENTS:
-            update, state = optimizer.update(jnp.asarray(gradient), state, value)
-            value = optax.apply_updates(value, update)
-    np.testing.assert_allclose(value, START - RATE * FORMULAS[name](*GRADIENTS), atol=1e-10, rtol=0)
+        state = algorithm.init(key, jnp.asarray(START), batch)
+        for _ in GRADIENTS:
+            before = state
+            state, info = algorithm.step(key, before, batch)
+            np.testing.assert_allclose(state.model, before.model + info.update, atol=1e-14, rtol=0)
+    first, second = FORMULAS[name](*GRADIENTS)
+    np.testing.assert_allclose(state.model, START - RATE * (first + 2 * second), atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)

@@ -67,15 +67,21 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a reader may want of one step. `result` indexes `RESULTS`."""
+    """What a reader may want of one step. `result` indexes `RESULTS`; `shaped` is the optimiser's result."""
 
     value: Float[Array, ""]
     result: Int[Array, ""]
     diagnostics: dict[str, Float[Array, ""]]
     gradient: Model
     direction: Model
-    update: Model
+    shaped: Model
+    scale: Any
     evidence: Any
+
+    @property
+    def update(self) -> Model:
+        """What was added to the model; made where it is asked for, since a step has no need to store it."""
+        return tree.scale(self.scale, self.shaped)
 
 
 class Algorithm(NamedTuple):

@@ -26,7 +26,7 @@ from natgrad.solvers.subspace import subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient
 from natgrad.solvers.whole import Solve, automatic, dense_solve, dual_solve
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.presets import hessian_free_parts, krylov_direction, unit_direction
 from natgrad.updates.reduction import constant, levenberg_marquardt
@@ -127,5 +127,8 @@ def algorithm(settings: config.Config, network: Task, steps: int) -> Algorithm:
     rate = SCHEDULES[chosen.schedule](chosen.learning_rate, length, chosen.final_fraction)
     direction = DIRECTIONS[settings.method](settings, Given(network, rate))
     measured = settings.method in WHOLE and chosen.name == "sgd"
-    optimizer = OPTIMIZERS[chosen.name](1.0 if measured else rate, chosen.momentum)
-    return descent(supervised(network), direction, optimizer, average=settings.evaluation.average)
+    optimizer = OPTIMIZERS[chosen.name](chosen.momentum)
+    scale = downhill(SCHEDULES["constant"](1.0, 0, 1.0) if measured else rate)
+    return descent(
+        supervised(network), direction, optimizer, scale=scale, average=settings.evaluation.average
+    )

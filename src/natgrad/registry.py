@@ -34,7 +34,7 @@ from natgrad.solvers.shared import shared
 from natgrad.updates.alternate import alternate
 from natgrad.updates.damping import levenberg_marquardt
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
 from natgrad.updates.natural import Schedule, natural
 from natgrad.updates.shaped import covector_momentum, trust_region
 
@@ -133,9 +133,9 @@ def algorithm(settings: config.Config, steps: int) -> Algorithm:
     """The training method of a config, for a training of that many steps."""
     objective, direction = METHODS[settings.method]
     pace = Pace(learning_rate(settings.optimizer, steps), settings.optimizer.decay_steps or max(steps, 1))
-    optimizer = OPTIMIZERS[settings.optimizer.name](pace.rate, settings.optimizer.momentum)
+    optimizer, scale = OPTIMIZERS[settings.optimizer.name](settings.optimizer.momentum), downhill(pace.rate)
     chosen, average = settings.objective, settings.evaluation.average
-    main = descent(objective(chosen), direction(settings, pace), optimizer, average=average)
+    main = descent(objective(chosen), direction(settings, pace), optimizer, scale=scale, average=average)
     if chosen.sleeps == 1:
         return main
     share = chosen.sleep_rate * (1.0 if objective is _wake_sleep else chosen.sleep_share)
@@ -143,7 +143,7 @@ def algorithm(settings: config.Config, steps: int) -> Algorithm:
         update={"generation": "none", "recognition": "dreams", "kl_radius": 0.0}
     )
     asleep = settings.model_copy(update={"metric": resting})
-    extra = descent(sleep_only(chosen.samples, share), direction(asleep, pace), optimizer)
+    extra = descent(sleep_only(chosen.samples, share), direction(asleep, pace), optimizer, scale=scale)
     return alternate(main, extra, chosen.sleeps - 1)
 
 

@@ -21,9 +21,20 @@ def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, .
 
     The function takes and returns pytrees of arrays; `rest` are tuples with one tree for every layer.
     """
+    return _map(function, SIZES, rest)
+
+
+def at_once(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
+    """The same with all small layers at once: less to compile, more to compute."""
+    return _map(function, SIZES[-1:], rest)
+
+
+def _map(
+    function: Callable[..., T], sizes: Sequence[int], rest: tuple[tuple[Any, ...], ...]
+) -> tuple[T, ...]:
     arguments = list(zip(*rest, strict=True))
     results: dict[int, T] = {}
-    for members in _groups(arguments):
+    for members in _groups(arguments, sizes):
         if len(members) == 1:
             results[members[0]] = function(*arguments[members[0]])
             continue
@@ -33,12 +44,12 @@ def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, .
     return tuple(results[number] for number in range(len(arguments)))
 
 
-def _groups(arguments: list[Any]) -> list[list[int]]:
+def _groups(arguments: list[Any], sizes: Sequence[int]) -> list[list[int]]:
     """Which layers go together: those of the same structure and size class."""
     found: dict[Any, list[int]] = defaultdict(list)
     for number, argument in enumerate(arguments):
         leaves, structure = jax.tree.flatten(argument)
-        fitting = [size for size in SIZES if max(leaf.shape[0] for leaf in leaves) <= size]
+        fitting = [size for size in sizes if max(leaf.shape[0] for leaf in leaves if leaf.ndim) <= size]
         found[(min(fitting), structure) if fitting else number].append(number)
     return list(found.values())
 

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks
-from natgrad.models import bernoulli
 from natgrad.models.bernoulli import Layer, Values
 from natgrad.models.helmholtz import Helmholtz
 from natgrad.objectives.phases import Phases
@@ -167,6 +166,5 @@ def _even(weights: RowWeights) -> RowWeights:
 
 
 def _curvature(logit: Array) -> Array:
-    """p (1 - p), the derivative of the logistic function."""
-    probability = bernoulli.probability(logit)
-    return probability * (1 - probability)
+    """p (1 - p), the derivative of the logistic function; an exponential that overflows leaves zero."""
+    return 1 / (2 + jnp.exp(logit) + jnp.exp(-logit))

@@ -70,31 +70,50 @@ def log_prob(logit: Values, on: Values) -> Float[Array, "sample row"]:
     """The log-probability of a layer's values: the sum over units of y a - log(1 + exp a)."""
     shape = jnp.broadcast_shapes(logit.shape, on.shape)[1:]
     wide, values = flat(spread(logit, shape[0])), flat(spread(on, shape[0]))
-    linear = _total(values * wide - jnp.maximum(wide, 0))
-    return linear.reshape(shape) - _total(jnp.log(_products(1 + _tail(flat(logit))))).reshape(logit.shape[1:])
+    linear = _folded(jnp.add, lambda a, y: y * a - jnp.maximum(a, 0), wide, values)
+    return _difference(linear, -jnp.log(_products(logit)), shape, logit.shape[1:])
 
 
 def log_ratio(logit: Values, other: Values, on: Values) -> Float[Array, "sample row"]:
     """The log-probability of a layer's values with some logits, less that with others, in one go."""
-    samples = on.shape[1]
-    wide, against, values = flat(spread(logit, samples)), flat(spread(other, samples)), flat(on)
-    linear = values * (wide - against) - jnp.maximum(wide, 0) + jnp.maximum(against, 0)
-    products = (_products(1 + _tail(flat(each))) for each in (logit, other))
+    shape = on.shape[1:]
+    wide, against, values = flat(spread(logit, shape[0])), flat(spread(other, shape[0])), flat(on)
+    term = lambda a, b, y: y * (a - b) - jnp.maximum(a, 0) + jnp.maximum(b, 0)  # noqa: E731
+    linear = _folded(jnp.add, term, wide, against, values)
     if logit.shape == other.shape:
-        return (_total(linear) - _total(jnp.log(jnp.divide(*products)))).reshape(on.shape[1:])
-    narrow = (_total(jnp.log(found)) for found in products)
-    one, two = (logs.reshape(each.shape[1:]) for logs, each in zip(narrow, (logit, other), strict=True))
-    return _total(linear).reshape(on.shape[1:]) - one + two
+        return _difference(linear, jnp.log(_products(other) / _products(logit)), shape, shape)
+    more = -_total(jnp.log(_products(other))).reshape(other.shape[1:])
+    return _difference(linear, -jnp.log(_products(logit)), shape, logit.shape[1:]) + more
 
 
-def _products(factors: Float[Array, "unit draw"]) -> Float[Array, "side draw"]:
-    """Products of factors in [1, 2], up to sixteen units to one: a logarithm of each is enough."""
-    units = factors.shape[0]
-    side = min(units, max(2, -(-units // 16)))  # rows that are left for the logarithm
-    parts = [factors[start : start + side] for start in range(0, units, side)]
-    missing = side - parts[-1].shape[0]
-    parts[-1] = jnp.concatenate([parts[-1], jnp.ones_like(factors[:missing])])
-    return functools.reduce(jnp.multiply, parts)
+def _difference(
+    linear: Float[Array, "side draw"],
+    logs: Float[Array, "side narrow"],
+    shape: tuple[int, ...],
+    narrow: tuple[int, ...],
+) -> Float[Array, "sample row"]:
+    """The sum of what is linear less that of logarithms, which may be the same for all samples."""
+    if shape == narrow:
+        return _total(linear - logs).reshape(shape)
+    return _total(linear).reshape(shape) - _total(logs).reshape(narrow)
+
+
+def _products(logit: Values) -> Float[Array, "side draw"]:
+    """Products of 1 + exp(-abs a), in [1, 2], of up to sixteen units: a logarithm of each is enough."""
+    return _folded(jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
+
+
+def _folded(
+    operation: Callable[[Array, Array], Array],
+    term: Callable[..., Array],
+    *arrays: Float[Array, "unit draw"],
+) -> Float[Array, "side draw"]:
+    """Terms of up to sixteen units combined, in passing: no term is ever stored."""
+    units = arrays[0].shape[0]
+    number = max(count for count in range(1, 17) if units % count == 0)
+    side = units // number
+    parts = [term(*(array[at : at + side] for array in arrays)) for at in range(0, units, side)]
+    return functools.reduce(operation, parts)
 
 
 def _total(terms: Float[Array, "unit draw"]) -> Float[Array, " draw"]:
@@ -145,8 +164,7 @@ def draw(uniform: Values, logit: Values, coding: Coding) -> Values:
     with all that stands before it, in every place where the values are used.
     """
     logit, chance = flat(spread(logit, uniform.shape[1])), flat(uniform)
-    tail = _tail(logit)
-    on = chance * (1 + tail) < jnp.where(logit >= 0, 1, tail)  # ~ Bernoulli(sigmoid(logit))
+    on = chance < probability(logit)  # ~ Bernoulli(sigmoid(logit))
     x = 1 + chance
     return (coding.value(on, x.dtype) * x / x).reshape(uniform.shape)
 

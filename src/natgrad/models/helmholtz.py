@@ -108,6 +108,13 @@ def dream(key: PRNGKeyArray, model: Helmholtz, samples: int, rows: int) -> Pass:
     return Pass(tuple(values), tuple(generation), recognition)
 
 
+def judged(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
+    """What both networks say of given values of all layers."""
+    generation = map_layers(bernoulli.logits, model.generation, values[1:])
+    recognition = map_layers(bernoulli.logits, model.recognition, values[:-1])
+    return Pass(values, (*generation, model.prior[:, None, None]), recognition)
+
+
 def log_joint(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
     """log p(x, h) of every draw [nrws eq. 15]."""
     on = tuple(model.coding.on(bernoulli.spread(value, drawn.samples)) for value in drawn.values)
@@ -122,8 +129,9 @@ def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]
 
 def log_weights(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
     """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer."""
-    visible, *hidden = (model.coding.on(value) for value in drawn.values)
-    seen = bernoulli.log_prob(drawn.generation[0], bernoulli.spread(visible, drawn.samples))
+    spread = (bernoulli.spread(value, drawn.samples) for value in drawn.values)  # before it is recoded: once
+    visible, *hidden = map(model.coding.on, spread)
+    seen = bernoulli.log_prob(drawn.generation[0], visible)
     return seen + sum(map_layers(bernoulli.log_ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))
 
 

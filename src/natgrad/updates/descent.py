@@ -6,6 +6,9 @@ Plain methods take the gradient itself as direction; natural ones solve with a m
 whose loss or length is not finite is not taken, and says so.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -20,10 +23,13 @@ def descent(
     direction: Direction,
     optimizer: optax.GradientTransformation,
     *,
+    scale: Callable[[Int[Array, ""]], Any] = lambda steps: 1.0,
     average: float = 0.0,
 ) -> Algorithm:
     """Compose an objective, a direction and an optax optimiser into a training method.
 
+    The optimiser's result times `scale`, a function of the step, is added to the model: a learning rate that
+    is not part of the optimiser but `scale=lambda steps: -rate` saves a plain step from storing its update.
     With `average`, an exponential average of the models is kept for evaluation: over about the last
     tenth of the steps so far, and at most 1 / (1 - average) of them.
     """
@@ -45,16 +51,19 @@ def descent(
         key_estimate, key_direction = jax.random.split(key)
         estimate, carry = objective.estimate(key_estimate, state.objective, state.model, batch)
         move, measured, evidence = direction.apply(key_direction, state.direction, state.model, estimate)
-        update, optimized = optimizer.update(move, state.optimizer, state.model)
-        model = optax.apply_updates(state.model, update)
-        taken = finite(estimate.value, tree.vdot(update, update))
+        shaped, optimized = optimizer.update(move, state.optimizer, state.model)
+        factor = scale(state.steps)
+        model = tree.axpy(factor, shaped, state.model)
+        taken = finite(estimate.value, factor**2 * tree.vdot(shaped, shaped))
         mean = tree.blend(_memory(average, state.steps), state.average, model) if average else ()
         after = State(model, carry, (), optimized, state.steps + 1, mean)
         before = state._replace(direction=(), steps=state.steps + 1)
         kept = tree.select(taken, after, before)
         result = jnp.where(taken, TAKEN, NON_FINITE)
-        info = Info(estimate.value, result, estimate.diagnostics, estimate.gradient, move, update, evidence)
-        return kept._replace(direction=direction.keep(taken, state.direction, measured)), info
+        seen = Info(
+            estimate.value, result, estimate.diagnostics, estimate.gradient, move, shaped, factor, evidence
+        )
+        return kept._replace(direction=direction.keep(taken, state.direction, measured)), seen
 
     return Algorithm(init, step)
 

@@ -29,13 +29,21 @@ def diagnose(info: Info) -> Numbers:
     `step_kl` is the length of the step in nats to second order, (1/2) update^T F update; `condition` an
     estimate of the damped blocks' largest condition number. What there is for every layer is a vector.
     """
-    products = _tree_products([info.gradient, info.direction, info.update])
-    found = _angle(products(0, 0), products(1, 1), products(0, 1)) | {"step_norm": jnp.sqrt(products(2, 2))}
+    products = _tree_products([info.gradient, info.direction, *([] if plain(info) else [info.shaped])])
+    found = _angle(products(0, 0), products(1, 1), products(0, 1))
+    found["step_norm"] = jnp.abs(info.scale) * (
+        found["direction_norm"] if plain(info) else jnp.sqrt(products(2, 2))
+    )
     if isinstance(info.evidence, Evidence):
         found |= _natural(info, info.evidence)
     if isinstance(info.evidence, truncated_newton.Evidence):
         found |= _truncated(info.evidence)
     return found
+
+
+def plain(info: Info) -> bool:
+    """Whether the optimiser left the direction as it is: then the step is known from it."""
+    return info.shaped is info.direction
 
 
 def named(found: dict[str, Any]) -> dict[str, float]:
@@ -65,18 +73,27 @@ def _truncated(evidence: truncated_newton.Evidence) -> Numbers:
 def _natural(info: Info, evidence: Evidence) -> Numbers:
     fisher = evidence.fisher
     found: Numbers = {}
-    length = jnp.zeros(()) if fisher.prior is None else (fisher.prior * info.update.prior**2).sum()
+    length = jnp.zeros(()) if fisher.prior is None else (fisher.prior * info.shaped.prior**2).sum()
     if fisher.networks:
-        parts = (evidence.solution, evidence.gradient, info.update, fisher, evidence.factors)
+        parts = (evidence.solution, evidence.gradient, fisher, evidence.factors)
         *vectors, blocks, measured = (fisher.layers(part) for part in parts)
         together = all(isinstance(each, UnitBlocks) for each in blocks)  # dense ones know no padding
-        each = stacks.map_layers if together else tree.map_layers
+        each = stacks.at_once if together else tree.map_layers
         rows = each(_layer, *vectors, blocks, tuple(layer.damping for layer in measured))
         columns = _columns(jnp.stack(rows).T)
-        length = length + columns.pop("length").sum()
+        lengths = columns.pop("length")
+        if info.shaped is not evidence.solution:
+            lengths = jnp.stack(each(_length, fisher.layers(info.shaped), blocks))
+        length = length + lengths.sum()
         found = _apart(columns, {name: len(getattr(fisher, name)) for name in fisher.networks})
     counts = jnp.stack([jnp.zeros((), jnp.int32), *evidence.iterations])
-    return found | {"step_kl": 0.5 * length, "solver_iterations": jnp.max(counts).astype(length.dtype)}
+    iterations = jnp.max(counts).astype(length.dtype)
+    return found | {"step_kl": 0.5 * info.scale**2 * length, "solver_iterations": iterations}
+
+
+def _length(vector: Layer, blocks: Blocks) -> Float[Array, ""]:
+    """v^T F v of one layer."""
+    return tree.vdot(vector, blocks.mv(vector))
 
 
 def _apart(columns: Numbers, layers: dict[str, int]) -> Numbers:
@@ -89,22 +106,21 @@ def _apart(columns: Numbers, layers: dict[str, int]) -> Numbers:
     return found
 
 
-def _layer(
-    direction: Layer, gradient: Layer, update: Layer, blocks: Blocks, damping: Array
-) -> Float[Array, " seven"]:
+def _layer(direction: Layer, gradient: Layer, blocks: Blocks, damping: Array) -> Float[Array, " seven"]:
     """What `_columns` makes numbers of, for one layer."""
+    damping = jnp.broadcast_to(damping, gradient.bias.shape)
     leading = _leading(blocks, direction)
-    seen, moved, grown = _images(blocks, direction, update, leading)
+    seen, grown = _images(blocks, direction, leading)
     right = scaled(1 + damping, gradient)
     residual = tree.subtract(tree.add(seen, scaled(damping, direction)), right)
-    products = _tree_products([gradient, direction, residual, right, update, moved])
+    products = _tree_products([gradient, direction, residual, right, seen])
     largest = dot(leading, grown) / jnp.maximum(dot(leading, leading), 1e-30)
     condition = jnp.max(jnp.where(damping > 0, 1 + largest / damping, 0))
-    return jnp.stack([*map(products, (0, 1, 0, 2, 3, 4), (0, 1, 1, 2, 3, 5)), condition])
+    return jnp.stack([*map(products, (0, 1, 0, 2, 3, 1), (0, 1, 1, 2, 3, 4)), condition])
 
 
 def _columns(found: Float[Array, "seven layer"]) -> Numbers:
-    """Every layer's norms, angle, relative residual of the solve, condition, the update's length."""
+    """Every layer's norms, angle, relative residual of the solve, condition, the solution's length."""
     gradient, direction, between, residual, right, length, condition = found
     return _angle(gradient, direction, between) | {
         "residual": jnp.sqrt(residual / jnp.maximum(right, 1e-30)),

@@ -1,33 +1,16 @@
-"""Optax optimisers and learning-rate schedules by name."""
+"""Optax optimisers, without their learning rate, and its schedules, by name."""
 
 from collections.abc import Callable
 
 import optax
 
-
-def sgd(rate: optax.ScalarOrSchedule, momentum: float) -> optax.GradientTransformation:
-    """Plain descent; momentum is not used."""
-    del momentum
-    return optax.sgd(rate)
-
-
-def heavy_ball(rate: optax.ScalarOrSchedule, momentum: float) -> optax.GradientTransformation:
-    """Descent with momentum."""
-    return optax.sgd(rate, momentum)
-
-
-def nesterov(rate: optax.ScalarOrSchedule, momentum: float) -> optax.GradientTransformation:
-    """Descent with Nesterov's momentum."""
-    return optax.sgd(rate, momentum, nesterov=True)
-
-
-OPTIMIZERS: dict[str, Callable[[optax.ScalarOrSchedule, float], optax.GradientTransformation]] = {
-    "sgd": sgd,
-    "momentum": heavy_ball,
-    "nesterov": nesterov,
-    "adam": lambda rate, momentum: optax.adam(rate, b1=momentum),
-    "nadam": lambda rate, momentum: optax.nadam(rate, b1=momentum),
-    "rmsprop": lambda rate, momentum: optax.rmsprop(rate, decay=momentum),
+OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
+    "sgd": lambda momentum: optax.identity(),
+    "momentum": optax.trace,
+    "nesterov": lambda momentum: optax.trace(momentum, nesterov=True),
+    "adam": lambda momentum: optax.scale_by_adam(b1=momentum),
+    "nadam": lambda momentum: optax.scale_by_adam(b1=momentum, nesterov=True),
+    "rmsprop": lambda momentum: optax.scale_by_rms(decay=momentum),
 }
 
 SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
@@ -39,3 +22,8 @@ SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
     "inverse": lambda rate, steps, final: lambda count: rate / (1 + count * (1 / final - 1) / steps),
     "linear": lambda rate, steps, final: optax.linear_schedule(rate, rate * final, steps),
 }
+
+
+def downhill(rate: optax.Schedule) -> optax.Schedule:
+    """What an optimiser's result is multiplied by: minus the learning rate."""
+    return lambda steps: -rate(steps)

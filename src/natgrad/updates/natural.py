@@ -2,8 +2,8 @@
 
     direction = (1 + a) (a I + F)^{-1} gradient          [nrws eq. 31]
 
-so that a large damping a gives plain descent and a small one the natural gradient. The factors of
-a metric may be kept for `refresh` steps [nrws sec. 6.2]; the damping is fixed while they are.
+so that a large damping a gives plain descent and a small one the natural gradient. A metric and its
+factors may be kept for `refresh` steps [nrws sec. 6.2]; the damping is fixed while they are.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,10 @@ from natgrad import stacks, tree
 from natgrad.core import Direction, Estimate
 from natgrad.metrics.blocks import Blocks, scaled
 from natgrad.metrics.per_unit import Fisher, Metric
+from natgrad.models import helmholtz
 from natgrad.models.bernoulli import Layer
 from natgrad.models.helmholtz import Helmholtz
+from natgrad.objectives.phases import Phases
 from natgrad.solvers.choice import Choice
 from natgrad.solvers.contract import Factor, Solution
 from natgrad.updates.damping import Adapt
@@ -30,7 +32,7 @@ class Measured(NamedTuple):
     """One layer ready to be solved: its damping, and its factor unless that is made in passing."""
 
     factor: Factor | None
-    damping: Float[Array, " out"]
+    damping: Float[Array, "*out"]  # one number, or one for every unit
 
 
 class Factors(NamedTuple):
@@ -42,10 +44,11 @@ class Factors(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """For the next step: its number, kept factors and their age, the metric's carry, the damping's scale."""
+    """For the next step: its number, what is kept and its age, the metric's carry, the damping's scale."""
 
     steps: Int[Array, ""]
     age: Int[Array, ""]
+    fisher: Any
     factors: Any
     metric: Any
     scale: Float[Array, ""]
@@ -76,7 +79,7 @@ def natural(
         metric: from the model and what was drawn to the Fisher operator.
         choose: the solver for a layer's blocks.
         damping: a, as a function of the step.
-        refresh: K, how many steps a factor serves.
+        refresh: K, how many steps a metric serves; it is measured only when it is renewed.
         relative: measure the damping of a unit by its block's mean diagonal.
         adapt: rescales the damping by how well steps keep their promise.
     """
@@ -90,42 +93,59 @@ def natural(
         steps, carry = jnp.zeros((), jnp.int32), metric.init(model, estimate.samples)
         scale = jnp.ones((), model.prior.dtype)
         if refresh == 1:
-            return Kept(steps, steps, (), carry, scale)
-        measure = lambda m, e, c: prepare(metric.measure(c, m, e.samples)[0], steps, scale)  # noqa: E731
-        return Kept(steps, steps, tree.zeros(jax.eval_shape(measure, model, estimate, carry)), carry, scale)
+            return Kept(steps, steps, (), (), carry, scale)
+        measure = lambda m, e, c: metric.measure(c, m, e.samples)[0]  # noqa: E731
+        fisher = tree.zeros(jax.eval_shape(measure, model, estimate, carry))
+        factors = tree.zeros(jax.eval_shape(prepare, fisher, steps, scale))
+        return Kept(steps, steps, fisher, factors, carry, scale)
 
     def apply(
         key: PRNGKeyArray, kept: Kept, model: Helmholtz, estimate: Estimate
     ) -> tuple[Helmholtz, Kept, Evidence]:
         del key
-        fisher, carry = metric.measure(kept.metric, model, estimate.samples)
-        if refresh == 1:
-            factors = prepare(fisher, kept.steps, kept.scale)
-        else:
-            renew = lambda: prepare(fisher, kept.steps, kept.scale)  # noqa: E731
-            factors = _renewed(kept.age == 0, renew, kept.factors)
+
+        def measured(drawn: Phases) -> Kept:
+            fisher, carry = metric.measure(kept.metric, model, drawn)
+            return kept._replace(fisher=fisher, factors=prepare(fisher, kept.steps, kept.scale), metric=carry)
+
+        again = lambda: measured(_judged(model, estimate.samples))  # noqa: E731
+        now = measured(estimate.samples) if refresh == 1 else _renewed(kept, again)
+        fisher, factors = now.fisher, now.factors
         direction, iterations = _solve(fisher, factors, choose, estimate.gradient)
         scale = kept.scale
         if adapt is not None:
             length, _ = fisher_length(factors, estimate.gradient, direction)
             scale = adapt(kept.steps, scale, model, estimate, direction, length)
-        age = (kept.age + 1) % refresh
-        after = Kept(kept.steps + 1, age, () if refresh == 1 else factors, carry, scale)
+        after = _aged(now, refresh)._replace(scale=scale)
         return direction, after, Evidence(fisher, factors, estimate.gradient, direction, iterations)
 
     return Direction(init, apply, _keep)
 
 
-def _renewed(due: Array, renew: Callable[[], Factors], kept: Factors) -> Factors:
-    """New factors where they are due: a loop of one turn at most; unlike a conditional it copies nothing."""
-    once = lambda carried: (jnp.zeros_like(due), renew())  # noqa: E731
-    return jax.lax.while_loop(lambda carried: carried[0], once, (due, kept))[1]
+def _renewed(kept: Kept, renew: Callable[[], Kept]) -> Kept:
+    """What is kept, anew where it is due: a loop of one turn at most; a conditional would copy it."""
+    once = lambda carried: (jnp.zeros((), bool), renew())  # noqa: E731
+    return jax.lax.while_loop(lambda carried: carried[0], once, (kept.age == 0, kept))[1]
+
+
+def _aged(now: Kept, refresh: int) -> Kept:
+    """A step later; what serves one step only is not kept."""
+    later = now._replace(steps=now.steps + 1, age=(now.age + 1) % refresh)
+    return later._replace(fisher=(), factors=()) if refresh == 1 else later
+
+
+def _judged(model: Helmholtz, drawn: Phases) -> Phases:
+    """The same draws with their logits made anew: a step that keeps its metric need not store them for it."""
+    again = lambda part: helmholtz.judged(model, part.values)  # noqa: E731
+    return drawn._replace(wake=again(drawn.wake), dreams=again(drawn.dreams))
 
 
 def _keep(taken: Array, before: Kept, after: Kept) -> Kept:
-    """The factors stay where they are: after a step that was refused they are made anew."""
-    chosen = tree.select(taken, after._replace(factors=()), before._replace(factors=()))
-    return chosen._replace(age=jnp.where(taken, after.age, 0), factors=after.factors)
+    """Metric and factors stay where they are: after a step that was refused they are made anew."""
+    small = lambda kept: kept._replace(fisher=(), factors=())  # noqa: E731
+    chosen = tree.select(taken, small(after), small(before))
+    age = jnp.where(taken, after.age, 0)
+    return chosen._replace(age=age, fisher=after.fisher, factors=after.factors)
 
 
 def solver_names(fisher: Fisher, choose: Choice) -> dict[str, list[str]]:
@@ -141,7 +161,7 @@ def fisher_length(factors: Factors, gradient: Helmholtz, direction: Helmholtz) -
     """
 
     def layer(measured: Measured, g: Layer, d: Layer) -> Array:
-        a = measured.damping[:, None]
+        a = jnp.broadcast_to(measured.damping, d.bias.shape)[:, None]
         weight = ((1 + a) * d.weight * g.weight - a * d.weight**2).sum()
         return weight + ((1 + a[:, 0]) * d.bias * g.bias - a[:, 0] * d.bias**2).sum()
 
@@ -171,12 +191,10 @@ def _prepare(fisher: Fisher, choose: Choice, plan: _Plan) -> Factors:
         nonlocal last
         solver = choose(blocks)
         mean = blocks.trace() / blocks.size
-        damping = strength * mean if relative else jnp.full_like(mean, strength)
+        damping = strength * mean if relative else strength
         if not (keep or solver.lapack):
             return Measured(None, damping)
-        if solver.lapack:
-            damping = damping + last
-        factor = solver.prepare(blocks, damping)
+        factor = solver.prepare(blocks, jnp.broadcast_to(damping + last, mean.shape))
         if solver.lapack:
             last = _after(factor)
         return Measured(factor, damping)
@@ -203,7 +221,8 @@ def _solve(
     stack, measured, right = (fisher.layers(part) for part in (fisher, factors, gradient))
 
     def layer(g: Layer, blocks: Blocks, measured: Measured) -> Solution:
-        damping = jnp.where(measured.damping > 0, measured.damping, 1)  # zero: a unit that fills up a stack
+        given = jnp.broadcast_to(measured.damping, g.bias.shape)
+        damping = jnp.where(given > 0, given, 1)  # zero: a unit that fills up a stack
         solver = choose(blocks)
         factor = solver.prepare(blocks, damping) if measured.factor is None else measured.factor
         value, taken = solver.solve(factor, g)
