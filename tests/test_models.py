@@ -33,37 +33,43 @@ def test_log_prob_equals_the_sum_over_units(units):
     logit = rng.normal(scale=4.0, size=(units, 2, 3))
     on = rng.integers(0, 2, logit.shape).astype(float)
     expected = [[oracles.log_bernoulli(logit[:, s, r], on[:, s, r]) for r in range(3)] for s in range(2)]
-    got = bernoulli.log_prob(jnp.asarray(logit), jnp.asarray(on))
-    np.testing.assert_allclose(got, expected, atol=1e-10, rtol=0)
+    for shared in (False, True):
+        got = bernoulli.log_prob(jnp.asarray(logit), jnp.asarray(on), shared=shared)
+        np.testing.assert_allclose(got, expected, atol=1e-10, rtol=0)
 
 
-def test_log_prob_is_exact_where_probabilities_vanish():
+@pytest.mark.parametrize("shared", [False, True])
+def test_log_prob_is_exact_where_probabilities_vanish(shared):
     """No clipping: a unit at odds with a logit of 800 costs 800 nats; one in agreement nothing."""
     logit = jnp.array([800.0, -800.0, 40.0]).reshape(3, 1, 1)
     on = jnp.array([0.0, 1.0, 1.0]).reshape(3, 1, 1)
-    assert float(bernoulli.log_prob(logit, on)[0, 0]) == pytest.approx(-1600.0, abs=1e-9)
-    small = bernoulli.log_prob(logit.astype(jnp.float32), on.astype(jnp.float32))
+    assert float(bernoulli.log_prob(logit, on, shared=shared)[0, 0]) == pytest.approx(-1600.0, abs=1e-9)
+    small = bernoulli.log_prob(logit.astype(jnp.float32), on.astype(jnp.float32), shared=shared)
     assert float(small[0, 0]) == pytest.approx(-1600.0, abs=1e-3)
 
 
-def test_many_units_do_not_overflow_in_single_precision():
+@pytest.mark.parametrize("shared", [False, True])
+def test_many_units_do_not_overflow_in_single_precision(shared):
     logit = jnp.zeros((1000, 1, 1), jnp.float32)
-    assert float(bernoulli.log_prob(logit, logit)[0, 0]) == pytest.approx(-1000 * np.log(2), rel=1e-6)
+    found = bernoulli.log_prob(logit, logit, shared=shared)
+    assert float(found[0, 0]) == pytest.approx(-1000 * np.log(2), rel=1e-6)
 
 
 @pytest.mark.parametrize("units", [1, 7, 40])
-@pytest.mark.parametrize("shared", ["neither", "logit", "other", "both"])
-def test_log_ratio_is_the_difference_of_two(units, shared):
+@pytest.mark.parametrize("narrow", ["neither", "logit", "other", "both"])
+def test_log_ratio_is_the_difference_of_two(units, narrow):
     """With logits of every draw, of every row (recognition's first layer), and of none (the prior)."""
     rng = np.random.default_rng(units)
     shape = {"logit": (units, 1, 1), "other": (units, 1, 3), "neither": (units, 2, 3)}
     one, two = (
-        jnp.asarray(rng.normal(scale=4.0, size=shape[name if shared in (name, "both") else "neither"]))
+        jnp.asarray(rng.normal(scale=4.0, size=shape[name if narrow in (name, "both") else "neither"]))
         for name in ("logit", "other")
     )
     on = jnp.asarray(rng.integers(0, 2, (units, 2, 3)).astype(float))
     expected = bernoulli.log_prob(one, on) - bernoulli.log_prob(two, on)
-    np.testing.assert_allclose(bernoulli.log_ratio(one, two, on), expected, atol=1e-10, rtol=0)
+    for shared in (False, True):
+        found = bernoulli.log_ratio(one, two, on, shared=shared)
+        np.testing.assert_allclose(found, expected, atol=1e-10, rtol=0)
 
 
 def test_layer_gradient_is_that_of_its_logits():

@@ -22,7 +22,7 @@ from natgrad.models.helmholtz import Helmholtz
 Visible = Float[Array, "visible row"]
 
 
-ROWS, DRAWS = 32, 1024  # at a time, at most: more leave the cache, and take twice the time
+ROWS, DRAWS = 32, 2048  # at a time, at most: more leave the cache, and take twice the time
 
 
 class Likelihood(NamedTuple):
@@ -87,5 +87,5 @@ def _estimate(
 def _portions(model: Helmholtz, total: int, samples: int, memory_mb: float) -> tuple[int, int]:
     """Rows and samples at a time: what a processor's cache holds, and no more than fits the memory."""
     room = max(1, int(memory_mb * 2**20 / (4 * 4 * sum(model.sizes))))
-    rows = min(total, max(1, room // min(samples, 100)), ROWS)
+    rows = min(total, max(1, room // min(samples, 64)), ROWS)
     return rows, max(1, min(samples, room // rows, DRAWS // rows))

@@ -66,24 +66,29 @@ def gradient(inputs: Values, residuals: Values) -> Layer:
     return Layer(columns @ flat(inputs).T, columns @ jnp.ones_like(columns[0]))
 
 
-def log_prob(logit: Values, on: Values) -> Float[Array, "sample row"]:
-    """The log-probability of a layer's values: the sum over units of y a - log(1 + exp a)."""
+def log_prob(logit: Values, on: Values, *, shared: bool = False) -> Float[Array, "sample row"]:
+    """The log-probability of a layer's values: the sum over units of y a - log(1 + exp a).
+
+    With `shared`, from probabilities that something else needs, too; otherwise what is made is not stored.
+    """
     shape = jnp.broadcast_shapes(logit.shape, on.shape)[1:]
     wide, values = flat(spread(logit, shape[0])), flat(spread(on, shape[0]))
     linear = _folded(jnp.add, lambda a, y: y * a - jnp.maximum(a, 0), wide, values)
-    return _difference(linear, -jnp.log(_products(logit)), shape, logit.shape[1:])
+    return _difference(linear, jnp.log(_products(logit, shared)), shape, logit.shape[1:])
 
 
-def log_ratio(logit: Values, other: Values, on: Values) -> Float[Array, "sample row"]:
+def log_ratio(
+    logit: Values, other: Values, on: Values, *, shared: bool = False
+) -> Float[Array, "sample row"]:
     """The log-probability of a layer's values with some logits, less that with others, in one go."""
     shape = on.shape[1:]
     wide, against, values = flat(spread(logit, shape[0])), flat(spread(other, shape[0])), flat(on)
     term = lambda a, b, y: y * (a - b) - jnp.maximum(a, 0) + jnp.maximum(b, 0)  # noqa: E731
     linear = _folded(jnp.add, term, wide, against, values)
     if logit.shape == other.shape:
-        return _difference(linear, jnp.log(_products(other) / _products(logit)), shape, shape)
-    more = -_total(jnp.log(_products(other))).reshape(other.shape[1:])
-    return _difference(linear, -jnp.log(_products(logit)), shape, logit.shape[1:]) + more
+        return _difference(linear, jnp.log(_products(logit, shared) / _products(other, shared)), shape, shape)
+    more = _total(jnp.log(_products(other, shared))).reshape(other.shape[1:])
+    return _difference(linear, jnp.log(_products(logit, shared)), shape, logit.shape[1:]) + more
 
 
 def _difference(
@@ -98,9 +103,11 @@ def _difference(
     return _total(linear).reshape(shape) - _total(logs).reshape(narrow)
 
 
-def _products(logit: Values) -> Float[Array, "side draw"]:
+def _products(logit: Values, shared: bool) -> Float[Array, "side draw"]:
     """Products of 1 + exp(-abs a), in [1, 2], of up to sixteen units: a logarithm of each is enough."""
-    return _folded(jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
+    if shared:
+        return 1 / _folded(jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
+    return _folded(jnp.multiply, lambda a: 1 + _tail(a), flat(logit))
 
 
 def _folded(
@@ -108,7 +115,10 @@ def _folded(
     term: Callable[..., Array],
     *arrays: Float[Array, "unit draw"],
 ) -> Float[Array, "side draw"]:
-    """Terms of up to sixteen units combined, in passing: no term is ever stored."""
+    """Terms of up to sixteen units combined, in passing: no term is ever stored.
+
+    Slices are of equal length, since others are not vectorised: of a prime number of units each stays alone.
+    """
     units = arrays[0].shape[0]
     number = max(count for count in range(1, 17) if units % count == 0)
     side = units // number

@@ -8,6 +8,7 @@ with h_0 = x. Layers are counted from the data upward: `generation[i]` maps laye
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -127,12 +128,16 @@ def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]
     return sum(map_layers(bernoulli.log_prob, drawn.recognition, on), jnp.zeros(()))
 
 
-def log_weights(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
-    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer."""
+def log_weights(model: Helmholtz, drawn: Pass, *, shared: bool = False) -> Float[Array, "sample row"]:
+    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer.
+
+    With `shared`, from the probabilities that gradients need, too.
+    """
     spread = (bernoulli.spread(value, drawn.samples) for value in drawn.values)  # before it is recoded: once
     visible, *hidden = map(model.coding.on, spread)
-    seen = bernoulli.log_prob(drawn.generation[0], visible)
-    return seen + sum(map_layers(bernoulli.log_ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))
+    ratio = partial(bernoulli.log_ratio, shared=shared)
+    seen = bernoulli.log_prob(drawn.generation[0], visible, shared=shared)
+    return seen + sum(map_layers(ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))
 
 
 def _uniforms(

@@ -56,7 +56,7 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
         key_wake, key_dream = jax.random.split(key)
         wake = helmholtz.wake(key_wake, model, batch, samples)
         dreams = helmholtz.dream(key_dream, model, samples, batch.shape[1])
-        log_weights = helmholtz.log_weights(model, wake)
+        log_weights = helmholtz.log_weights(model, wake, shared=True)
         drawn = Phases(wake, weigh(log_weights), dreams)
         value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=0) - jnp.log(samples))
         effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=0))
