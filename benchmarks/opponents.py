@@ -102,12 +102,10 @@ def pycma_runs(name: str, size: int, seeds: int, budget: int, *, restarts: int) 
 
     means, spread = starts(name, size, seeds)
     for seed, mean in enumerate(means):
-        count = [0]
-        function = counted(name, count)
+        seen = Seen(plain(name))
         options = {"ftarget": 1e-8, "maxfevals": budget, "seed": seed + 1, "verbose": -9, "verb_log": 0}
-        best, _ = cma.fmin2(function, mean, spread, options, restarts=restarts)
-        value = float(plain(name)(np.asarray(best)))
-        yield count[0], value, value <= 1e-8
+        cma.fmin2(seen, mean, spread, options, restarts=restarts)
+        yield seen.count, seen.best, seen.best <= 1e-8
 
 
 def cmaes_runs(name: str, size: int, seeds: int, budget: int, *, kind: str) -> Iterator[Run]:
@@ -129,14 +127,17 @@ def cmaes_runs(name: str, size: int, seeds: int, budget: int, *, kind: str) -> I
         yield used, best, best <= 1e-8
 
 
-def counted(name: str, count: list[int]) -> Callable[[np.ndarray], float]:
-    function = plain(name)
+class Seen:
+    """A function that remembers how often it was called and its lowest value: of all restarts."""
 
-    def call(x):
-        count[0] += 1
-        return float(function(np.asarray(x)))
+    def __init__(self, function: Callable[[np.ndarray], float]):
+        self.function, self.count, self.best = function, 0, np.inf
 
-    return call
+    def __call__(self, x) -> float:
+        """The value, remembered."""
+        value = float(self.function(np.asarray(x)))
+        self.count, self.best = self.count + 1, min(self.best, value)
+        return value
 
 
 def plain(name: str) -> Callable[[np.ndarray], float]:
