@@ -19,7 +19,7 @@ def products(model: Helmholtz, visible: Array, samples: int) -> Helmholtz:
     for layer in model.recognition[1:]:
         wake.append(layer.weight @ wake[-1])
     down = [layer.weight @ value for layer, value in zip(model.generation, wake[1:], strict=True)]
-    dreams = [wake[-1]]
+    dreams = [jnp.ones_like(wake[-1]) * model.prior[:, None]]  # as in a step, they need not wait for wake
     for layer in model.generation[::-1]:
         dreams.insert(0, layer.weight @ dreams[0])
     up = [layer.weight @ value for layer, value in zip(model.recognition, dreams[:-1], strict=True)]

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks import floor
 from natgrad import config
+from natgrad.ahead import compiled
 from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
@@ -123,7 +124,7 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
         session.state = session.state._replace(model=jax.tree.map(jnp.copy, trained))
     errors = {name: direction_error(found[name][0], order) for name in ("nrws_fresh", "nrws_frozen")}
     visible = jnp.asarray(dataset.train[:32].T, jnp.float32)
-    products = jax.jit(floor.loop(10)).lower(trained, visible, 0, 1).compile()
+    products = compiled(floor.loop(10), trained, visible, 0, 1)
     actions = {name: lambda pair=pair: advance(pair, order, 500, 500 + steps) for name, pair in found.items()}
     actions["floor"] = lambda: jax.block_until_ready(products(trained, visible, 0, steps))
     times = {name: [] for name in actions}

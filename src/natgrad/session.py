@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from natgrad import config, generator, registry, tree
+from natgrad.ahead import compiled
 from natgrad.chunk import Totals, chunk, complaint, course, is_sound, shapes
 from natgrad.core import State
 from natgrad.data import Dataset, batches
@@ -181,13 +182,13 @@ class Session:
 
         Nothing is donated to it: the state before a chunk is what a diverged one goes back to.
         """
-        function = jax.jit(chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw))
+        function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         began = time.perf_counter()
-        compiled = function.lower(
-            self.key_steps, self.state, self._nothing(), self.rows, self._order(0), 0, 1
-        ).compile()
+        advance = compiled(
+            function, self.key_steps, self.state, self._nothing(), self.rows, self._order(0), 0, 1
+        )
         self.compile_seconds = time.perf_counter() - began
-        return compiled
+        return advance
 
     def solvers(self) -> dict[str, list[str]] | None:
         """The solver that every layer gets, for the reader; None for a plain method."""

@@ -36,7 +36,7 @@ def draw(
     key: PRNGKeyArray, rows: Rows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
     """The chosen rows as {0,1} values, units-major."""
-    chosen = rows.values[indices].T
+    chosen = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
     if not rows.resample:
         return chosen.astype(dtype)
     uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels

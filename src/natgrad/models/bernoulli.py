@@ -19,6 +19,7 @@ Initializer = Callable[..., Array]
 Values = Float[Array, "unit sample row"]
 
 FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
+_LARGE = 80.0  # exp of it is finite in single precision
 
 
 class Coding(NamedTuple):
@@ -104,7 +105,7 @@ def _difference(
 
 
 def _products(logit: Values, shared: bool) -> Float[Array, "side draw"]:
-    """Products of 1 + exp(-abs a), in [1, 2], of up to sixteen units: a logarithm of each is enough."""
+    """Products of 1 + exp(-abs a), in [1, 2], of up to fifteen units: a logarithm of each is enough."""
     if shared:
         return 1 / _folded(jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
     return _folded(jnp.multiply, lambda a: 1 + _tail(a), flat(logit))
@@ -115,12 +116,12 @@ def _folded(
     term: Callable[..., Array],
     *arrays: Float[Array, "unit draw"],
 ) -> Float[Array, "side draw"]:
-    """Terms of up to sixteen units combined, in passing: no term is ever stored.
+    """Terms of up to fifteen units combined, in passing: no term is ever stored.
 
     Slices are of equal length, since others are not vectorised: of a prime number of units each stays alone.
     """
     units = arrays[0].shape[0]
-    number = max(count for count in range(1, 17) if units % count == 0)
+    number = max(count for count in range(1, 16) if units % count == 0)
     side = units // number
     parts = [term(*(array[at : at + side] for array in arrays)) for at in range(0, units, side)]
     return functools.reduce(operation, parts)
@@ -167,16 +168,24 @@ def probability(logit: Array) -> Array:
     return jnp.where(logit >= 0, 1, tail) / (1 + tail)
 
 
-def draw(uniform: Values, logit: Values, coding: Coding) -> Values:
+def draw(uniform: Values, logit: Values, coding: Coding, *, shared: bool = False) -> Values:
     """Values of a layer with the given logits, from uniform numbers in [0, 1).
 
-    The last operation is a division of 0 or +-x by x, which is exact, and which no compiler repeats,
-    with all that stands before it, in every place where the values are used.
+    With `shared`, from probabilities that something else needs, too. The last operation is a division of
+    0 or +-x by x, which is exact, and which no compiler repeats, with all that stands before it, in every
+    place where the values are used.
     """
-    logit, chance = flat(spread(logit, uniform.shape[1])), flat(uniform)
-    on = chance < probability(logit)  # ~ Bernoulli(sigmoid(logit))
-    x = 1 + chance
-    return (coding.value(on, x.dtype) * x / x).reshape(uniform.shape)
+    samples, precision = uniform.shape[1], jnp.finfo(uniform.dtype)
+    chance = flat(uniform) + precision.eps / 2  # the middle of its interval: neither 0 nor 1
+    if shared:
+        margin = flat(spread(probability(logit), samples)) - chance
+    else:
+        odds = jnp.exp(jnp.minimum(-flat(spread(logit, samples)), _LARGE))  # of being off
+        margin = 1 - chance * (1 + odds)  # > 0 where chance < sigmoid(logit)
+    margin = margin - precision.tiny  # never 0
+    x = jnp.abs(margin)
+    numerator = coding.high * jnp.maximum(margin, 0) + coding.low * jnp.maximum(-margin, 0)
+    return (numerator / x).reshape(uniform.shape)
 
 
 def _tail(logit: Array) -> Array:

@@ -79,17 +79,25 @@ def helmholtz(
     )
 
 
-def wake(key: PRNGKeyArray, model: Helmholtz, visible: Float[Array, "visible row"], samples: int) -> Pass:
+def wake(
+    key: PRNGKeyArray,
+    model: Helmholtz,
+    visible: Float[Array, "visible row"],
+    samples: int,
+    *,
+    shared: bool = False,
+) -> Pass:
     """Draw hidden states for data, `samples` for each row, and let both networks judge them.
 
     The first layer's logits are computed once per row: its inputs are the same for all samples.
+    With `shared`, from the probabilities that gradients need, too.
     """
     rows = visible.shape[1]
     uniforms = _uniforms(key, model.sizes[1:], samples, rows, visible.dtype)
     values, recognition = [visible[:, None, :]], []
     for layer, uniform in zip(model.recognition, uniforms, strict=True):
         logit = bernoulli.logits(layer, values[-1])
-        values.append(bernoulli.draw(uniform, logit, model.coding))  # ~ q(h_{i+1} | h_i)
+        values.append(bernoulli.draw(uniform, logit, model.coding, shared=shared))  # ~ q(h_{i+1} | h_i)
         recognition.append(logit)
     generation = map_layers(bernoulli.logits, model.generation, tuple(values[1:]))
     return Pass(tuple(values), (*generation, model.prior[:, None, None]), tuple(recognition))
@@ -133,8 +141,7 @@ def log_weights(model: Helmholtz, drawn: Pass, *, shared: bool = False) -> Float
 
     With `shared`, from the probabilities that gradients need, too.
     """
-    spread = (bernoulli.spread(value, drawn.samples) for value in drawn.values)  # before it is recoded: once
-    visible, *hidden = map(model.coding.on, spread)
+    visible, *hidden = (bernoulli.spread(model.coding.on(value), drawn.samples) for value in drawn.values)
     ratio = partial(bernoulli.log_ratio, shared=shared)
     seen = bernoulli.log_prob(drawn.generation[0], visible, shared=shared)
     return seen + sum(map_layers(ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))

@@ -54,7 +54,7 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
 
     def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
         key_wake, key_dream = jax.random.split(key)
-        wake = helmholtz.wake(key_wake, model, batch, samples)
+        wake = helmholtz.wake(key_wake, model, batch, samples, shared=True)
         dreams = helmholtz.dream(key_dream, model, samples, batch.shape[1])
         log_weights = helmholtz.log_weights(model, wake, shared=True)
         drawn = Phases(wake, weigh(log_weights), dreams)
@@ -109,7 +109,7 @@ def _residual(coding: Coding, weights: Array) -> Callable[[Values, Values], Valu
     def residual(logit: Values, value: Values) -> Values:
         units, samples, rows = jnp.broadcast_shapes(logit.shape, value.shape)
         chance = flat(spread(bernoulli.probability(logit), samples))
-        wrong = chance - coding.on(flat(spread(value, samples)))
+        wrong = chance - flat(spread(coding.on(value), samples))
         return (weights.reshape(-1) * wrong).reshape(units, samples, rows)
 
     return residual
