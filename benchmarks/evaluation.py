@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.step import ARCHITECTURES, timed
-from natgrad import config, generator, registry
+from natgrad import ahead, config, generator, registry
 from natgrad.data import load as load_data
 from natgrad.evaluate import importance
 from natgrad.models.helmholtz import Helmholtz
@@ -42,7 +42,7 @@ def measure(arch: str, samples: int, rows: int, rounds: int, memory_mb: float) -
     model = registry.model(jax.random.key(0), settings.model, dataset.visible)
     visible = model.coding.value(jnp.asarray(dataset.test[:rows].T > 0, jnp.float32))
     portion, chunk = importance._portions(model, rows, samples, memory_mb)
-    floor = jax.jit(products, static_argnames=("samples", "chunk"))
+    floor = ahead.jit(products, static_argnames=("samples", "chunk"))
 
     def bare() -> None:
         for start in range(0, rows, portion):

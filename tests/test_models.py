@@ -113,20 +113,38 @@ def test_dreams_follow_the_joint_law(coding, sizes):
     assert np.abs(z[number * law > 20]).max() < 5
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("coding", CODINGS)
-def test_waking_draws_follow_recognition(coding):
+def test_waking_draws_follow_recognition(coding, shared):
     model = machine(SIZES["two"], CODINGS[coding])
     m = oracles.numpy_model(model)
     x = np.array([1.0, 0.0, 1.0, 1.0])
     visible = model.coding.value(jnp.asarray(x)[:, None], jnp.float64)
     number = 40_000
-    drawn = jax.jit(helmholtz.wake, static_argnums=3)(generator.key(2), model, visible, number)
+    wake = jax.jit(helmholtz.wake, static_argnames=("samples", "shared"))
+    drawn = wake(generator.key(2), model, visible, samples=number, shared=shared)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values[1:]]).ravel()
     law = np.zeros(32)
     for h in oracles.hidden_states(m):
         law[state_number(h)] = np.exp(oracles.log_recognition(m, [x, *h]))
     z = (np.bincount(seen, minlength=32) - number * law) / np.sqrt(number * law * (1 - law))
     assert np.abs(z[number * law > 20]).max() < 5
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_draw_is_one_of_two_values_whatever_the_logit_and_the_chance(coding, dtype, shared):
+    """Infinite logits, and uniform numbers at both ends and where they meet a probability."""
+    low, high = CODINGS[coding]
+    half = jnp.finfo(dtype).eps / 2
+    chances = jnp.asarray([0.0, 0.25, 0.5 - half, 0.5, 0.75, 1 - 2 * half], dtype)
+    logits = jnp.asarray([-jnp.inf, -1e3, -90.0, 0.0, 90.0, 1e3, jnp.inf], dtype)
+    uniform = jnp.broadcast_to(chances[None, :, None], (7, 6, 1))
+    drawn = bernoulli.draw(uniform, logits[:, None, None], CODINGS[coding], shared=shared)[..., 0]
+    right = np.where(logits[:, None] < 0, low, np.where(logits[:, None] > 0, high, low))
+    right = np.where((logits[:, None] == 0) & (np.asarray(chances) < 0.5 - half), high, right)
+    np.testing.assert_array_equal(drawn, right)
 
 
 def test_both_networks_judge_a_pass_by_the_values_in_it():

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from natgrad import ahead
 from natgrad.errors import InputError
 from natgrad.models import helmholtz
 from natgrad.models.helmholtz import Helmholtz
@@ -65,7 +66,7 @@ def log_likelihood(
     )
 
 
-@partial(jax.jit, static_argnames="chunk")
+@partial(ahead.jit, static_argnames="chunk")
 def _estimate(
     key: PRNGKeyArray, model: Helmholtz, visible: Visible, samples: Int[Array, ""], *, chunk: int
 ) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
