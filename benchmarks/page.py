@@ -3,6 +3,7 @@
     python -m benchmarks.step --arch mini --json > benchmarks/results/step_mini.json   # and --arch mnist
     python -m benchmarks.growth --json > benchmarks/results/growth.json
     python -m benchmarks.evaluation --json > benchmarks/results/evaluation.json
+    python -m benchmarks.quality --json --figure docs/quality.png > benchmarks/results/quality.json
     python -m benchmarks.page
 
 A benchmark whose result is not there is left out.
@@ -89,13 +90,29 @@ def evaluation() -> list[str]:
     ]
 
 
+def quality() -> list[str]:
+    """Where every method is when its time is over."""
+    found = read("quality")
+    if not found:
+        return []
+    lines = ["", "## Likelihood against seconds", "", f"{found['minutes']:g} minutes of training for each:", ""]
+    lines += ["| data | method | rate | epochs | seconds | validation | test |", "|---" * 7 + "|"]
+    for trial in found["trials"]:
+        last = trial["rows"][-1]
+        ends = f"{last['seconds']:.0f} | {last['valid_ll']:.2f} | {last['test_ll']:.2f}"
+        lines.append(
+            f"| {trial['data']} | {trial['method']} | {trial['learning_rate']} | {trial['epochs']} | {ends} |"
+        )
+    return [*lines, "", "![Test likelihood against seconds](quality.png)"]
+
+
 def main() -> None:
     head = [
         "# Measured figures",
         "",
         "Written by `python -m benchmarks.page`; what they mean is in [performance.md](performance.md).",
     ]
-    PAGE.write_text("\n".join([*head, "", *steps(), *growth(), *evaluation()]) + "\n")
+    PAGE.write_text("\n".join([*head, "", *steps(), *growth(), *evaluation(), *quality()]) + "\n")
     print(PAGE.read_text())
 
 

@@ -81,6 +81,14 @@ def draw(trials: list[dict], path: Path) -> None:
     figure.savefig(path)
 
 
+def line(found: dict) -> str:
+    """The end of a trial, for the reader."""
+    last = found["rows"][-1]
+    name = f"{found['data']:16} {found['method']:14} rate {found['learning_rate']:<6}"
+    ends = f"validation {last['valid_ll']:8.2f}   test {last['test_ll']:8.2f}"
+    return f"{name} {found['epochs']:3} epochs {last['seconds']:7.1f} s   {ends}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -93,16 +101,14 @@ def main() -> None:
     if arguments.trial:
         print(json.dumps(trial(*arguments.trial, arguments.minutes)))
         return
-    trials = [apart(data, method, arguments.minutes) for data in DATA for method in METHODS]
+    trials = []
+    for data in DATA:
+        for method in METHODS:
+            trials.append(apart(data, method, arguments.minutes))
+            print(line(trials[-1]), file=sys.stderr if arguments.json else sys.stdout, flush=True)
     draw(trials, arguments.figure)
     if arguments.json:
         print(json.dumps({"minutes": arguments.minutes, "trials": trials}))
-        return
-    for found in trials:
-        last = found["rows"][-1]
-        name = f"{found['data']:16} {found['method']:14} rate {found['learning_rate']:<6}"
-        ends = f"validation {last['valid_ll']:8.2f}   test {last['test_ll']:8.2f}"
-        print(f"{name} {found['epochs']:3} epochs {last['seconds']:7.1f} s   {ends}")
 
 
 if __name__ == "__main__":
