@@ -42,7 +42,7 @@ def measure(arch: str, samples: int, rows: int, rounds: int, memory_mb: float) -
     model = registry.model(jax.random.key(0), settings.model, dataset.visible)
     visible = model.coding.value(jnp.asarray(dataset.test[:rows].T > 0, jnp.float32))
     portion, chunk = importance._portions(model, rows, samples, memory_mb)
-    floor = ahead.jit(products, static_argnames=("samples", "chunk"))
+    floor = jax.jit(products, static_argnames=("samples", "chunk"), compiler_options=ahead.WIDE)
 
     def bare() -> None:
         for start in range(0, rows, portion):

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks import floor
 from natgrad import config, generator, registry
-from natgrad.ahead import compiled
+from natgrad.ahead import LONG, compiled
 
 START = {"visible": 784, "hidden": 300, "batch": 32, "samples": 10}
 SERIES = {
@@ -48,7 +48,7 @@ class Machine:
         model = registry.model(
             jax.random.key(0), self._settings("rws", hidden, samples).model, self.rows.shape[0]
         )
-        run = compiled(floor.loop(samples), model, self.rows, 0, 1)
+        run = compiled(floor.loop(samples), model, self.rows, 0, 1, steps=LONG)
         return lambda steps: run(model, self.rows, 0, steps)
 
     def _steps(self, method: str, hidden: int, samples: int):
@@ -63,7 +63,7 @@ class Machine:
             one = lambda turn, state: algorithm.step(generator.key(turn), state, rows)[0]  # noqa: E731
             return jax.lax.fori_loop(0, steps, one, state)
 
-        run = compiled(loop, state, self.rows, 1)
+        run = compiled(loop, state, self.rows, 1, steps=LONG)
         return lambda steps: run(state, self.rows, steps)
 
     def times(self, rounds: int) -> dict[str, float]:

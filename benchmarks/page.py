@@ -95,7 +95,13 @@ def quality() -> list[str]:
     found = read("quality")
     if not found:
         return []
-    lines = ["", "## Likelihood against seconds", "", f"{found['minutes']:g} minutes of training for each:", ""]
+    lines = [
+        "",
+        "## Likelihood against seconds",
+        "",
+        f"{found['minutes']:g} minutes of training for each:",
+        "",
+    ]
     lines += ["| data | method | rate | epochs | seconds | validation | test |", "|---" * 7 + "|"]
     for trial in found["trials"]:
         last = trial["rows"][-1]

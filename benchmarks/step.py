@@ -3,7 +3,8 @@
     NATGRAD_DATA=... python -m benchmarks.step --arch mini|mnist|three [--json]
 
 The floor is the matrix products alone (benchmarks/floor.py). Every method starts from the same model,
-trained for a short while on real rows, so that spectra are real. Times are medians over rounds.
+trained for a short while on real rows, so that spectra are real. Programs are those of long trainings
+(natgrad.ahead). Times are medians over rounds.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import numpy as np
 
 from benchmarks import floor
 from natgrad import config
-from natgrad.ahead import compiled
+from natgrad.ahead import LONG, compiled
 from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
@@ -41,7 +42,7 @@ def sessions(data: str, layers: tuple[int, ...], dataset) -> tuple[dict, dict]:
     found, seconds = {}, {}
     for name, settings in METHODS.items():
         resolved = config.resolve(
-            {"data": data, "layers": layers, "epochs": 1, "learning_rate": 0.02} | settings
+            {"data": data, "layers": layers, "epochs": LONG, "learning_rate": 0.02} | settings
         )
         session = Session.begin(resolved, dataset)
         began = time.process_time()
@@ -124,7 +125,7 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
         session.state = session.state._replace(model=jax.tree.map(jnp.copy, trained))
     errors = {name: direction_error(found[name][0], order) for name in ("nrws_fresh", "nrws_frozen")}
     visible = jnp.asarray(dataset.train[:32].T, jnp.float32)
-    products = compiled(floor.loop(10), trained, visible, 0, 1)
+    products = compiled(floor.loop(10), trained, visible, 0, 1, steps=LONG)
     actions = {name: lambda pair=pair: advance(pair, order, 500, 500 + steps) for name, pair in found.items()}
     actions["floor"] = lambda: jax.block_until_ready(products(trained, visible, 0, steps))
     times = {name: [] for name in actions}

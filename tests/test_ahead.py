@@ -1,4 +1,4 @@
-"""Programs compiled with memory of their own for every result do what they did, and quietly."""
+"""Programs compiled with memory apart for every result do what they did, and quietly."""
 
 import subprocess
 import sys
@@ -18,46 +18,42 @@ def phases(x, y):
     return x - y
 
 
-@pytest.mark.parametrize("make", [lambda f, *a: ahead.compiled(f, *a), lambda f, *a: ahead.jit(f)])
-def test_results_are_those_of_jit(make):
-    x, y = jnp.eye(50) + 0.1, jnp.linspace(0, 1, 2500).reshape(50, 50)
-    np.testing.assert_allclose(make(phases, x, y)(x, y), jax.jit(phases)(x, y), rtol=1e-6, atol=1e-6)
-
-
-def test_results_share_no_memory():
+def memory(steps):
     x = jnp.ones((50, 50))
-    apart = ahead.compiled(phases, x, x).memory_analysis().temp_size_in_bytes
-    together = jax.jit(phases).lower(x, x).compile().memory_analysis().temp_size_in_bytes
-    assert apart > 1.5 * together
+    return ahead.compiled(phases, x, x, steps=steps).memory_analysis().temp_size_in_bytes
 
 
-def test_static_arguments_are_those_of_jit():
-    run = ahead.jit(power, static_argnames="times")
-    assert float(run(jnp.asarray(3.0), times=2)) == 9.0
-    assert float(run(jnp.asarray(3.0), times=3)) == 27.0
+def test_a_long_run_has_the_results_of_a_short_one_to_the_bit():
+    x, y = jnp.eye(50) + 0.1, jnp.linspace(0, 1, 2500).reshape(50, 50)
+    short, long = (ahead.compiled(phases, x, y, steps=steps)(x, y) for steps in (1, ahead.LONG))
+    np.testing.assert_array_equal(long, short)
+    np.testing.assert_allclose(short, jax.jit(phases)(x, y), rtol=1e-6, atol=1e-6)
 
 
-def power(x, *, times: int):
-    assert isinstance(times, int)
-    return x**times
+def test_results_of_a_long_run_share_no_memory():
+    assert memory(ahead.LONG) > 1.5 * memory(ahead.LONG - 1)
 
 
-@pytest.mark.parametrize("level", [None, "INFO"])
-def test_the_level_of_logging_is_as_before(level):
-    before = jax.config.jax_logging_level
+@pytest.mark.parametrize("level", ["NOTSET", "INFO"])
+def test_settings_of_jax_are_as_before(level):
+    names = "jax_logging_level", "jax_persistent_cache_min_compile_time_secs"
+    before = jax.config.values["jax_logging_level"]
     jax.config.update("jax_logging_level", level)
     try:
-        ahead.compiled(phases, jnp.ones((8, 8)), jnp.ones((8, 8)))
-        assert jax.config.jax_logging_level == level
+        settings = [jax.config.values[name] for name in names]
+        memory(ahead.LONG)
+        assert [jax.config.values[name] for name in names] == settings
     finally:
         jax.config.update("jax_logging_level", before)
 
 
-def test_nothing_is_printed():
-    """The compiler's warnings come from below Python, so a process of its own must be quiet."""
+def test_nothing_is_printed(tmp_path):
+    """Warnings come from below Python, so a process of its own must be quiet, with a cache on disk, too."""
     code = (
-        "import jax.numpy as jnp; from natgrad import ahead; x = jnp.ones((50, 50));"
-        "f = lambda x: jnp.tanh(x @ x.T) @ jnp.sin(x @ x); ahead.compiled(f, x)(x); ahead.jit(f)(x)"
+        "import jax, jax.numpy as jnp; from natgrad import ahead; x = jnp.ones((50, 50));"
+        f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path)!r});"
+        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0);"
+        "f = lambda x: jnp.tanh(x @ x.T) @ jnp.sin(x @ x); ahead.compiled(f, x, steps=ahead.LONG)(x)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,49 +1,44 @@
-"""Compilation of what runs for long: memory of its own for every intermediate result, wide vectors.
+"""Compilation ahead of time, for a processor's widest vectors, and for long runs with memory apart.
 
 XLA's CPU compiler lets results that are not needed at the same time share memory, and where they
 share it, operations wait for each other that could run side by side: dreams for the wake phase, the
-next layer for the last one's log-probability. A limit of 64 bytes on every piece of shared memory
-stops the sharing of all but scalars. On two cores that is a third of a reweighted wake-sleep step; it
-costs two to four times the memory. And of a processor's vectors of 512 bits the compiler would use
-half.
+next layer for the last one's log-probability. On two cores that is a third of a reweighted wake-sleep
+step. A limit of 64 bytes on every piece of shared memory stops the sharing of all but scalars. It costs
+two to four times the memory, and such a program cannot be kept in the cache on disk, so it is for runs
+that are longer than a compilation. Results are the same to the bit.
 """
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
-_OPTIONS: dict[str, str | bool] = {
-    "xla_multiheap_size_constraint_per_heap": "64",
-    "xla_cpu_prefer_vector_width": "512",
-}
+LONG = 20_000  # steps, from which on memory apart is worth a compilation
+WIDE: dict[str, str | bool] = {"xla_cpu_prefer_vector_width": "512"}  # its own choice is half of it
+_APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap": "64"}
 _LEVELS = {"0": "INFO", "1": "WARNING", "2": "ERROR", "3": "CRITICAL"}  # as in TF_CPP_MIN_LOG_LEVEL
 
 
-def compiled(function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
-    """A function compiled for arguments like these, ahead of its first call."""
+def compiled(function: Callable[..., Any], *arguments: Any, steps: int = 0) -> Callable[..., Any]:
+    """A function compiled for arguments like these, to take that many steps."""
     lowered = jax.jit(function).lower(*arguments)
-    if jax.default_backend() != "cpu":
-        return lowered.compile()
-    with _without_warnings():
-        return lowered.compile(compiler_options=_OPTIONS)
+    if steps < LONG or jax.default_backend() != "cpu":
+        return lowered.compile(compiler_options=WIDE)
+    with _uncached(), _without_warnings():
+        return lowered.compile(compiler_options=_APART)
 
 
-def jit(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-    """A function compiled at its first call for arguments of a kind; settings are those of `jax.jit`."""
-    usual, fast = jax.jit(function, **settings), jax.jit(function, compiler_options=_OPTIONS, **settings)
-
-    @functools.wraps(function)
-    def run(*arguments: Any, **named: Any) -> Any:
-        if jax.default_backend() != "cpu":
-            return usual(*arguments, **named)
-        with _without_warnings():
-            return fast(*arguments, **named)
-
-    return run
+@contextlib.contextmanager
+def _uncached() -> Iterator[None]:
+    """JAX would try to write the program to its cache, and complain that it cannot."""
+    before = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", float("inf"))
+    try:
+        yield
+    finally:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", before)
 
 
 @contextlib.contextmanager

@@ -184,9 +184,8 @@ class Session:
         """
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         began = time.perf_counter()
-        advance = compiled(
-            function, self.key_steps, self.state, self._nothing(), self.rows, self._order(0), 0, 1
-        )
+        arguments = self.key_steps, self.state, self._nothing(), self.rows, self._order(0), 0, 1
+        advance = compiled(function, *arguments, steps=self.total)
         self.compile_seconds = time.perf_counter() - began
         return advance
 

@@ -66,7 +66,7 @@ def log_likelihood(
     )
 
 
-@partial(ahead.jit, static_argnames="chunk")
+@partial(jax.jit, static_argnames="chunk", compiler_options=ahead.WIDE)
 def _estimate(
     key: PRNGKeyArray, model: Helmholtz, visible: Visible, samples: Int[Array, ""], *, chunk: int
 ) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
