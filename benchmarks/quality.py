@@ -51,7 +51,7 @@ def trial(data: str, method: str, minutes: float) -> dict:
     settings = {"data": data, "learning_rate": rate, "evaluation.test_samples": 100} | DATA[data]
     settings |= METHODS[method]
     per_epoch = train(settings | {"epochs": 1})[-1]["seconds"]
-    epochs = max(1, round(60 * minutes / per_epoch))
+    epochs = max(1, int(60 * minutes / per_epoch))
     settings |= {"epochs": epochs, "optimizer.schedule": "cosine", "evaluation.every": max(1, epochs // 8)}
     return {"data": data, "method": method, "learning_rate": rate, "epochs": epochs, "rows": train(settings)}
 
