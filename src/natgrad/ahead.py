@@ -3,7 +3,7 @@
 XLA's CPU compiler lets results that are not needed at the same time share memory, and where they
 share it, operations wait for each other that could run side by side: dreams for the wake phase, the
 next layer for the last one's log-probability. On two cores that is a third of a reweighted wake-sleep
-step. A limit of 64 bytes on every piece of shared memory stops the sharing of all but scalars. It costs
+step. A limit of one byte on every piece of shared memory stops the sharing. It costs
 two to four times the memory, and such a program cannot be kept in the cache on disk, so it is for runs
 that are longer than a compilation. Results are the same to the bit.
 """
@@ -17,7 +17,7 @@ import jax
 
 LONG = 20_000  # steps, from which on memory apart is worth a compilation
 WIDE: dict[str, str | bool] = {"xla_cpu_prefer_vector_width": "512"}  # its own choice is half of it
-_APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap": "64"}
+_APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap": "1"}
 _LEVELS = {"0": "INFO", "1": "WARNING", "2": "ERROR", "3": "CRITICAL"}  # as in TF_CPP_MIN_LOG_LEVEL
 
 
