@@ -3,9 +3,9 @@
 XLA's CPU compiler lets results that are not needed at the same time share memory, and where they
 share it, operations wait for each other that could run side by side: dreams for the wake phase, the
 next layer for the last one's log-probability. On two cores that is a third of a reweighted wake-sleep
-step. A limit of one byte on every piece of shared memory stops the sharing. It costs
-two to four times the memory, and such a program cannot be kept in the cache on disk, so it is for runs
-that are longer than a compilation. Results are the same to the bit.
+step. A limit of one byte on every piece of shared memory stops the sharing. It costs two
+to four times the memory, and such a program cannot be kept in the cache on disk, so it is for runs that
+are longer than a compilation. Results are the same to the bit.
 """
 
 import contextlib
