@@ -38,7 +38,7 @@ def dense_solve(blocks, gradient, damping):
 
 def run(solver, blocks, gradient, damping):
     factor = solver.prepare(blocks, jnp.full(blocks.curvature.shape[:1], damping, gradient.bias.dtype))
-    return solver.solve(factor, gradient)
+    return solver.solve([factor], [gradient])[0]
 
 
 EXACT = {"direct": direct(), "dual": dual(), "cg": conjugate_gradient(40)}

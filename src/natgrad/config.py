@@ -94,7 +94,7 @@ class Metric(_Section):
     adaptive: bool = False
     relative: bool = False
     solver: Literal["auto", "direct", "dual", "shared", "cg", "diagonal", "minres"] = "auto"
-    iterations: PositiveInt = 3
+    iterations: PositiveInt = 4
     refresh: PositiveInt = 1
     average: float = Field(0.0, ge=0, lt=1)
     momentum: float = Field(0.0, ge=0, lt=1)

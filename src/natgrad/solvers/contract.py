@@ -1,12 +1,13 @@
-"""What a solver is: `prepare` once per metric, `solve` once per gradient.
+"""What a solver is: `prepare` every layer once per metric, `solve` all of them once per gradient.
 
     (damping I + F_j) x_j = g_j      for every unit j of a layer
 
-The damping is a number per unit. A factor made by `prepare` may serve many gradients: that is all
+The damping is a number per unit. Layers are solved together, since a solver may have to do less for all of
+them than for each. A factor made by `prepare` may serve many gradients: that is all
 the K-step update is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int
@@ -31,7 +32,29 @@ class Solver(NamedTuple):
     name: str
     lapack: bool
     prepare: Callable[[Blocks, Damping], Factor]
-    solve: Callable[[Factor, Layer], Solution]
+    solve: Callable[[Sequence[Factor], Sequence[Layer]], list[Solution]]
+
+
+def one_by_one(
+    solve: Callable[[Factor, Layer], Layer],
+) -> Callable[[Sequence[Factor], Sequence[Layer]], list[Solution]]:
+    """The solve of a direct method, from that of one layer."""
+    return lambda factors, gradients: [
+        Solution(solve(*pair), 0) for pair in zip(factors, gradients, strict=True)
+    ]
+
+
+def solve_layers(
+    solvers: Sequence[Solver], factors: Sequence[Factor], gradients: Sequence[Layer]
+) -> list[Solution]:
+    """Every layer by its own solver, those of the same solver together."""
+    found: dict[int, Solution] = {}
+    for name in {solver.name: None for solver in solvers}:
+        members = [number for number, solver in enumerate(solvers) if solver.name == name]
+        solve = solvers[members[0]].solve
+        some = solve([factors[number] for number in members], [gradients[number] for number in members])
+        found |= zip(members, some, strict=True)
+    return [found[number] for number in range(len(solvers))]
 
 
 def needs_rows(blocks: Blocks, solver: str) -> UnitBlocks:

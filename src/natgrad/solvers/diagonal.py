@@ -4,12 +4,12 @@ import jax
 
 from natgrad.metrics.blocks import Blocks
 from natgrad.models.bernoulli import Layer
-from natgrad.solvers.contract import Damping, Solution, Solver
+from natgrad.solvers.contract import Damping, Solver, one_by_one
 
 
 def diagonal() -> Solver:
     """Divide by damping + diagonal."""
-    return Solver("diagonal", False, _prepare, _solve)
+    return Solver("diagonal", False, _prepare, one_by_one(_solve))
 
 
 def _prepare(blocks: Blocks, damping: Damping) -> Layer:
@@ -17,5 +17,5 @@ def _prepare(blocks: Blocks, damping: Damping) -> Layer:
     return Layer(1 / (damping[:, None] + found.weight), 1 / (damping + found.bias))
 
 
-def _solve(factor: Layer, gradient: Layer) -> Solution:
-    return Solution(jax.tree.map(lambda inverse, g: inverse * g, factor, gradient), 0)
+def _solve(factor: Layer, gradient: Layer) -> Layer:
+    return jax.tree.map(lambda inverse, g: inverse * g, factor, gradient)

@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 
 from natgrad.metrics.blocks import Blocks, join, split
 from natgrad.models.bernoulli import Layer
-from natgrad.solvers.contract import Damping, Solution, Solver
+from natgrad.solvers.contract import Damping, Solver, one_by_one
 
 
 def direct() -> Solver:
     """Invert every block."""
-    return Solver("direct", True, _prepare, _solve)
+    return Solver("direct", True, _prepare, one_by_one(_solve))
 
 
 def inverse(matrices: Float[Array, "batch side side"]) -> Float[Array, "batch side side"]:
@@ -31,5 +31,5 @@ def _prepare(blocks: Blocks, damping: Damping) -> Float[Array, "out side side"]:
     return inverse(blocks.dense() + damping[:, None, None] * identity)
 
 
-def _solve(factor: Float[Array, "out side side"], gradient: Layer) -> Solution:
-    return Solution(split(jnp.einsum("jik,jk->ji", factor, join(gradient))), 0)
+def _solve(factor: Float[Array, "out side side"], gradient: Layer) -> Layer:
+    return split(jnp.einsum("jik,jk->ji", factor, join(gradient)))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.models.bernoulli import Layer
-from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
+from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
 from natgrad.solvers.direct import inverse
 
 
@@ -31,7 +31,7 @@ class DualFactor(NamedTuple):
 
 def dual() -> Solver:
     """Invert in sample space."""
-    return Solver("dual", True, _prepare, _solve)
+    return Solver("dual", True, _prepare, one_by_one(_solve))
 
 
 def gram(blocks: UnitBlocks) -> Float[Array, "row row"]:
@@ -48,9 +48,9 @@ def _prepare(blocks: Blocks, damping: Damping) -> DualFactor:
     return DualFactor(rows, root, inverse(matrices), damping)
 
 
-def _solve(factor: DualFactor, gradient: Layer) -> Solution:
+def _solve(factor: DualFactor, gradient: Layer) -> Layer:
     seen = factor.root * factor.blocks.responses(gradient)
-    return Solution(lift(factor, gradient, jnp.einsum("jik,jk->ji", factor.inner, seen)), 0)
+    return lift(factor, gradient, jnp.einsum("jik,jk->ji", factor.inner, seen))
 
 
 def lift(factor: DualFactor, gradient: Layer, inner: Array) -> Layer:

@@ -1,27 +1,29 @@
-"""Conjugate gradients over all units of a layer at once: matrix-free, no LAPACK, nothing stored.
+"""Conjugate gradients over all units of a network at once: matrix-free, no LAPACK, nothing stored.
 
-Every unit runs its own iteration (its own step lengths), all in the same matrix products. One
+Every unit runs its own iteration (its own step lengths), all in the same matrix products. With few rows
+it runs in sample space (`natgrad.solvers.samples`), with many over parameters, as follows. One
 eigenvalue, that of the mean input, stands far above the others; a rank-one preconditioner takes
 it out:
 
     M_j = (a + d_j b) I + d_j m m^T,     m the mean input, d_j the unit's total curvature,
 
-with b the mean of the remaining eigenvalues per unit of curvature. Where there are fewer rows than
-inputs the same iteration runs in sample space, on vectors of one number per row.
+with b the mean of the remaining eigenvalues per unit of curvature.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
+from natgrad import stacks
+from natgrad.metrics.blocks import UnitBlocks, join, split
 from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
-from natgrad.solvers.dual import DualFactor, gram, lift
+from natgrad.solvers.samples import System, solve_in_samples
 
+FEW_ROWS = 128  # a product of rows with rows costs next to nothing
 Vectors = Float[Array, "out side"]
 
 
@@ -35,22 +37,37 @@ class Primal(NamedTuple):
     deflation: Float[Array, " out"]
 
 
-def conjugate_gradient(iterations: int = 3) -> Solver:
-    """A fixed number of preconditioned iterations for every layer; twice as many in sample space."""
+def conjugate_gradient(iterations: int = 4) -> Solver:
+    """A fixed number of iterations for every layer."""
 
-    def solve(factor: Primal | DualFactor, gradient: Layer) -> Solution:
-        if isinstance(factor, Primal):
-            return Solution(_over_parameters(factor, gradient, iterations), iterations)
-        return Solution(_over_samples(factor, gradient, 2 * iterations), 2 * iterations)
+    def solve(systems: Sequence[System], gradients: Sequence[Layer]) -> list[Solution]:
+        found: dict[int, Layer] = {}
+        for rows, members in _by_rows(systems).items():
+            some = [systems[number] for number in members], [gradients[number] for number in members]
+            inner = solve_in_samples if rows else _solve_over_parameters
+            found |= zip(members, inner(*some, iterations), strict=True)
+        return [Solution(found[number], iterations) for number in range(len(systems))]
 
-    return Solver("cg", False, _prepare, solve)
+    return Solver("cg", False, lambda blocks, damping: System(needs_rows(blocks, "cg"), damping), solve)
 
 
-def _prepare(blocks: Blocks, damping: Damping) -> Primal | DualFactor:
-    found = needs_rows(blocks, "cg")
-    if found.inputs.shape[1] < found.size:
-        return DualFactor(found, jnp.sqrt(found.curvature), gram(found), damping)
-    return _primal(found, damping)
+def _by_rows(systems: Sequence[System]) -> dict[int, list[int]]:
+    """The layers for every number of rows in sample space; 0 stands for those over parameters."""
+    groups = defaultdict(list)
+    for number, (blocks, _) in enumerate(systems):
+        rows = blocks.inputs.shape[1]
+        groups[rows if rows <= max(FEW_ROWS, 2 * blocks.size) else 0].append(number)
+    return groups
+
+
+def _solve_over_parameters(
+    systems: Sequence[System], gradients: Sequence[Layer], iterations: int
+) -> Sequence[Layer]:
+    def layer(system: System, gradient: Layer) -> Layer:
+        damping = jnp.where(system.damping > 0, system.damping, 1)  # zero: a unit that fills up a stack
+        return _over_parameters(_primal(system.blocks, damping), gradient, iterations)
+
+    return stacks.map_layers(layer, tuple(systems), tuple(gradients))
 
 
 def _primal(blocks: UnitBlocks, damping: Damping) -> Primal:
@@ -83,21 +100,6 @@ def _energy(
     response = direction @ rows
     length = (curvature * response * response).sum(axis=1)
     return response, length + damping * (direction * direction).sum(axis=1)
-
-
-def _over_samples(factor: DualFactor, gradient: Layer, iterations: int) -> Layer:
-    """The same in sample space, as a loop: its turns are cheap, compiling each of them is not."""
-    root, damping = factor.root, factor.damping
-    level = factor.inner.mean()
-    precondition = _deflating(level / (damping + level * (root * root).sum(axis=1)), root)
-
-    def turn(number: Array, at: Iterate) -> Iterate:
-        del number
-        product = root * ((root * at.direction) @ factor.inner) + damping[:, None] * at.direction
-        return _advance(at, product, (at.direction * product).sum(axis=1), precondition)
-
-    start = _start(root * factor.blocks.responses(gradient), precondition)
-    return lift(factor, gradient, jax.lax.fori_loop(0, iterations, turn, start).solution)
 
 
 class Iterate(NamedTuple):

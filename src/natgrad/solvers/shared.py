@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from natgrad.metrics.blocks import Blocks
 from natgrad.models.bernoulli import Layer
-from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
+from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
 
 RANK = 32
 NOTHING = 1e-6  # eigenvalues below this share of the largest are rounding errors
@@ -40,7 +40,7 @@ def shared(rank: int = RANK) -> Solver:
         length = found.curvature @ ((basis.T @ rows) ** 2).T  # l_jk
         return SharedFactor(basis, length / (length + damping[:, None]), damping)
 
-    return Solver("shared", True, prepare, _solve)
+    return Solver("shared", True, prepare, one_by_one(_solve))
 
 
 def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side rank"]:
@@ -54,10 +54,10 @@ def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side ra
     return rows @ (vectors * scale)[:, -rank:]
 
 
-def _solve(factor: SharedFactor, gradient: Layer) -> Solution:
+def _solve(factor: SharedFactor, gradient: Layer) -> Layer:
     """(g - sum_k l_k / (l_k + a) (v_k . g) v_k) / a, unit by unit."""
     basis, taken, damping = factor
     along = gradient.weight @ basis[:-1] + gradient.bias[:, None] * basis[-1]
     away = taken * along
     weight = (gradient.weight - away @ basis[:-1].T) / damping[:, None]
-    return Solution(Layer(weight, (gradient.bias - away @ basis[-1]) / damping), 0)
+    return Layer(weight, (gradient.bias - away @ basis[-1]) / damping)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from natgrad import stacks, tree
+from natgrad import tree
 from natgrad.core import Direction, Estimate
 from natgrad.metrics.blocks import Blocks, scaled
 from natgrad.metrics.per_unit import Fisher, Metric
@@ -22,7 +22,7 @@ from natgrad.models.bernoulli import Layer
 from natgrad.models.helmholtz import Helmholtz
 from natgrad.objectives.phases import Phases
 from natgrad.solvers.choice import Choice
-from natgrad.solvers.contract import Factor, Solution
+from natgrad.solvers.contract import Factor, Solution, Solver, solve_layers
 from natgrad.updates.damping import Adapt
 
 Schedule = Callable[[Int[Array, ""]], Any]
@@ -217,25 +217,33 @@ def _after(factor: Factor) -> Array:
 def _solve(
     fisher: Fisher, factors: Factors, choose: Choice, gradient: Helmholtz
 ) -> tuple[Helmholtz, tuple[Any, ...]]:
-    """Both networks at once, so that their small layers share a program."""
-    stack, measured, right = (fisher.layers(part) for part in (fisher, factors, gradient))
-
-    def layer(g: Layer, blocks: Blocks, measured: Measured) -> Solution:
-        given = jnp.broadcast_to(measured.damping, g.bias.shape)
-        damping = jnp.where(given > 0, given, 1)  # zero: a unit that fills up a stack
-        solver = choose(blocks)
-        factor = solver.prepare(blocks, damping) if measured.factor is None else measured.factor
-        value, taken = solver.solve(factor, g)
-        return Solution(scaled(1 + damping, value), jnp.asarray(taken))  # [nrws eq. 31]
-
-    together = all(each.factor is None for each in measured)  # a factor made apart knows no padding
-    solved = (stacks.map_layers if together else tree.map_layers)(layer, right, stack, measured)
-    values = iter(solution.value for solution in solved)
-    found = {name: tuple(next(values) for _ in getattr(fisher, name)) for name in fisher.networks}
+    """One network and then the other: the compiler runs them side by side."""
+    found = {
+        name: _network(getattr(fisher, name), getattr(factors, name), choose, getattr(gradient, name))
+        for name in fisher.networks
+    }
+    values = {name: tuple(solution.value for solution in solved) for name, solved in found.items()}
     prior = gradient.prior
     if factors.prior is not None:
         prior = (1 + factors.prior.damping) / (factors.prior.damping + factors.prior.factor) * prior
-    generation = found.get("generation", gradient.generation)
-    recognition = found.get("recognition", gradient.recognition)
+    generation = values.get("generation", gradient.generation)
+    recognition = values.get("recognition", gradient.recognition)
     direction = Helmholtz(prior, generation, recognition, gradient.coding)
-    return direction, tuple(solution.iterations for solution in solved)
+    return direction, tuple(solution.iterations for solved in found.values() for solution in solved)
+
+
+def _network(
+    stack: tuple[Blocks, ...], measured: tuple[Measured, ...], choose: Choice, right: tuple[Layer, ...]
+) -> list[Solution]:
+    damping = [jnp.broadcast_to(each.damping, g.bias.shape) for each, g in zip(measured, right, strict=True)]
+    solvers = [choose(blocks) for blocks in stack]
+
+    def factor(solver: Solver, blocks: Blocks, given: Measured, a: Array) -> Factor:
+        return solver.prepare(blocks, a) if given.factor is None else given.factor
+
+    prepared = [factor(*each) for each in zip(solvers, stack, measured, damping, strict=True)]
+    solved = solve_layers(solvers, prepared, right)
+    return [
+        Solution(scaled(1 + a, value), jnp.asarray(taken))  # [nrws eq. 31]
+        for a, (value, taken) in zip(damping, solved, strict=True)
+    ]

@@ -27,7 +27,7 @@ from natgrad.models.networks import Activation
 from natgrad.models.networks import perceptron as perceptron_network
 from natgrad.models.outputs import Law
 from natgrad.objectives.supervised import Labelled, Rows, Task, loss, supervised
-from natgrad.solvers.contract import Solver
+from natgrad.solvers.contract import Factor, Solver
 from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
 from natgrad.solvers.subspace import Descend, subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient, little_progress
@@ -182,9 +182,11 @@ def unit_direction(
         inputs = batch.measured.inputs
         blocks = measure(key, law, activation, model, inputs.reshape(inputs.shape[0], -1))
 
-        def layer(block: Blocks, g: Layer) -> Layer:
-            return chosen.solve(chosen.prepare(block, jnp.full_like(g.bias, damping)), g).value
+        def prepared(block: Blocks, g: Layer) -> Factor:
+            return chosen.prepare(block, jnp.full_like(g.bias, damping))
 
-        return tree.map_layers(layer, blocks, estimate.gradient), carry, blocks
+        gradient = estimate.gradient
+        solved = chosen.solve(tree.map_layers(prepared, blocks, gradient), gradient)
+        return tuple(solution.value for solution in solved), carry, blocks
 
     return Direction(init, apply)
