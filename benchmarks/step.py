@@ -4,7 +4,8 @@
 
 The floor is the matrix products alone (benchmarks/floor.py). Every method starts from the same model,
 trained for a short while on real rows, so that spectra are real. Programs are those of long trainings
-(natgrad.ahead). Times are medians over rounds.
+(natgrad.ahead). Every round runs all of them in turn; times are medians over rounds, ratios medians of each
+round's own ratio.
 """
 
 import argparse
@@ -126,8 +127,10 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
     errors = {name: direction_error(found[name][0], order) for name in ("nrws_fresh", "nrws_frozen")}
     visible = jnp.asarray(dataset.train[:32].T, jnp.float32)
     products = compiled(floor.loop(10), trained, visible, 0, 1, steps=LONG)
-    actions = {name: lambda pair=pair: advance(pair, order, 500, 500 + steps) for name, pair in found.items()}
-    actions["floor"] = lambda: jax.block_until_ready(products(trained, visible, 0, steps))
+    actions = {"floor": lambda: jax.block_until_ready(products(trained, visible, 0, steps))}
+    actions |= {
+        name: lambda pair=pair: advance(pair, order, 500, 500 + steps) for name, pair in found.items()
+    }
     times = {name: [] for name in actions}
     for turn in range(rounds + 1):
         for name, action in actions.items():
@@ -135,9 +138,7 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
                 times[name].append(timed(action, steps))
             else:
                 action()
-    wall = {name: statistics.median(w for w, _ in pairs) for name, pairs in times.items()}
-    cpu = {name: statistics.median(c for _, c in pairs) for name, pairs in times.items()}
-    return summary(arch, wall, cpu, compile_seconds) | {
+    return summary(arch, times, compile_seconds) | {
         "direction_error": errors["nrws_fresh"],
         "frozen_direction_error": errors["nrws_frozen"],
         "frozen_direction_error_stale": direction_error(
@@ -150,13 +151,21 @@ def measure(arch: str, steps: int, rounds: int) -> dict:
     }
 
 
-def summary(arch: str, wall: dict, cpu: dict, compile_seconds: dict) -> dict:
+def median_ratio(times: dict, above: str, below: str, clock: int) -> float:
+    """What one costs in terms of the other, in the same round; clock 0 is wall time, 1 CPU time."""
+    return statistics.median(a[clock] / b[clock] for a, b in zip(times[above], times[below], strict=True))
+
+
+def summary(arch: str, times: dict, compile_seconds: dict) -> dict:
+    wall, cpu = (
+        {name: statistics.median(pair[clock] for pair in pairs) for name, pairs in times.items()}
+        for clock in (0, 1)
+    )
     row = {"arch": arch, "floor_ms": wall["floor"], "rws_ms": wall["rws"]}
-    row["rws_over_floor"] = wall["rws"] / wall["floor"]
-    row["rws_over_floor_cpu"] = cpu["rws"] / cpu["floor"]
-    for name in ("nrws_fresh", "nrws_frozen", "dnrws"):
-        row[f"{name}_over_rws"] = wall[name] / wall["rws"]
-        row[f"{name}_over_rws_cpu"] = cpu[name] / cpu["rws"]
+    for clock, suffix in enumerate(("", "_cpu")):
+        row[f"rws_over_floor{suffix}"] = median_ratio(times, "rws", "floor", clock)
+        for name in ("nrws_fresh", "nrws_frozen", "dnrws"):
+            row[f"{name}_over_rws{suffix}"] = median_ratio(times, name, "rws", clock)
     row["rws_compile_seconds"], row["nrws_compile_seconds"] = (
         compile_seconds["rws"],
         compile_seconds["nrws_fresh"],

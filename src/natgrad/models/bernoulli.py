@@ -182,9 +182,8 @@ def draw(uniform: Values, logit: Values, coding: Coding, *, shared: bool = False
     else:
         odds = jnp.exp(jnp.minimum(-flat(spread(logit, samples)), _LARGE))  # of being off
         margin = 1 - chance * (1 + odds)  # > 0 where chance < sigmoid(logit)
-    margin = margin - precision.tiny  # never 0
-    x = jnp.abs(margin)
-    numerator = coding.high * jnp.maximum(margin, 0) + coding.low * jnp.maximum(-margin, 0)
+    x = jnp.maximum(jnp.abs(margin), precision.tiny)  # never 0
+    numerator = coding.high * jnp.maximum(margin, 0) + coding.low * jnp.maximum(-margin, precision.tiny)
     return (numerator / x).reshape(uniform.shape)
 
 

@@ -23,11 +23,12 @@ NOTHING = 1e-6  # eigenvalues below this share of the largest are rounding error
 
 
 class SharedFactor(NamedTuple):
-    """The basis, the share of every direction that a unit's metric takes away, and the damping."""
+    """The basis (the bias' row by itself), what share of it a unit's metric takes away, 1 / damping."""
 
-    basis: Float[Array, "side rank"]
+    basis: Float[Array, "in rank"]
+    bias: Float[Array, " rank"]
     taken: Float[Array, "out rank"]
-    damping: Damping
+    inverse: Damping
 
 
 def shared(rank: int = RANK) -> Solver:
@@ -38,7 +39,7 @@ def shared(rank: int = RANK) -> Solver:
         rows = jnp.concatenate([found.inputs, jnp.ones_like(found.inputs[:1])])
         basis = _leading(rows * jnp.sqrt(found.curvature.mean(axis=0)), rank)
         length = found.curvature @ ((basis.T @ rows) ** 2).T  # l_jk
-        return SharedFactor(basis, length / (length + damping[:, None]), damping)
+        return SharedFactor(basis[:-1], basis[-1], length / (length + damping[:, None]), 1 / damping)
 
     return Solver("shared", True, prepare, one_by_one(_solve))
 
@@ -56,8 +57,7 @@ def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side ra
 
 def _solve(factor: SharedFactor, gradient: Layer) -> Layer:
     """(g - sum_k l_k / (l_k + a) (v_k . g) v_k) / a, unit by unit."""
-    basis, taken, damping = factor
-    along = gradient.weight @ basis[:-1] + gradient.bias[:, None] * basis[-1]
-    away = taken * along
-    weight = (gradient.weight - away @ basis[:-1].T) / damping[:, None]
-    return Layer(weight, (gradient.bias - away @ basis[-1]) / damping)
+    basis, last, taken, inverse = factor
+    away = taken * (gradient.weight @ basis + gradient.bias[:, None] * last)
+    weight = (gradient.weight - away @ basis.T) * inverse[:, None]
+    return Layer(weight, (gradient.bias - away @ last) * inverse)
