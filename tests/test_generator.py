@@ -152,12 +152,21 @@ def test_other_widths_are_threefry(width):
     np.testing.assert_array_equal(jax.random.bits(key, (5,), dtype), jax.random.bits(plain, (5,), dtype))
 
 
-def test_splitting_and_folding_are_threefry():
+def test_derived_keys_are_all_different():
+    """Splits, folds, splits of folds: no two keys alike, none made of numbers that the key itself draws."""
     key = generator.key(9)
-    plain = jax.random.key(9, impl="threefry2x32")
-    for derive in (lambda k: jax.random.split(k, (2, 3)), lambda k: jax.random.fold_in(k, 11)):
-        mine, theirs = jax.random.key_data(derive(key)), jax.random.key_data(derive(plain))
-        np.testing.assert_array_equal(mine, theirs)
+    folded = jax.vmap(lambda step: jax.random.fold_in(key, step))(jnp.arange(1 << 12))
+    families = [jax.random.split(key, 1 << 12), folded, jax.vmap(jax.random.split)(folded)]
+    data = np.concatenate([np.asarray(jax.random.key_data(keys)).reshape(-1, 2) for keys in families])
+    words = np.concatenate([data.astype(np.uint64) @ np.array([1 << 32, 1], np.uint64), [0]])
+    assert np.unique(words).size == words.size
+    drawn = bits(key, 1 << 13).reshape(-1, 2)
+    assert not {tuple(pair) for pair in drawn.tolist()} & {tuple(pair) for pair in data.tolist()}
+
+
+def test_a_large_number_can_be_folded_in():
+    data = lambda number: jax.random.key_data(jax.random.fold_in(generator.key(1), number)).tolist()  # noqa: E731
+    assert len({tuple(data(number)) for number in (0, 1, 2**31 - 1, 2**31, 2**32 - 1)}) == 5
 
 
 def test_transformations_change_no_number():
