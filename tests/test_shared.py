@@ -12,14 +12,16 @@ pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait fo
 
 
 def in_shared_basis(blocks, gradient, damping, rank):
-    """The definition, with dense matrices: every block made diagonal in the mean block's leading vectors."""
+    """The definition, with dense matrices: every block diagonal in the mean block's leading vectors, even beyond."""
     dense = np.asarray(blocks.dense(), np.float64)
     values, vectors = np.linalg.eigh(dense.mean(axis=0))
     basis = vectors[:, values > 1e-9 * values[-1]][:, -rank:]
     found = []
     for block, right in zip(dense, np.asarray(join(gradient), np.float64), strict=True):
         lengths = np.diagonal(basis.T @ block @ basis)
-        model = basis @ np.diag(lengths) @ basis.T
+        rest = np.trace(block) - lengths.sum()
+        even = max(rest, 0) / max(len(block) - len(lengths), 1) * (np.eye(len(block)) - basis @ basis.T)
+        model = basis @ np.diag(lengths) @ basis.T + even
         found.append(np.linalg.solve(model + damping * np.eye(len(model)), right))
     return np.stack(found)
 

@@ -3,10 +3,12 @@
 The units of a layer share their inputs and differ only in the curvature of every row. In the leading
 eigenvectors v_k of the units' mean block every block is close to diagonal,
 
-    F_j ~ sum_k l_jk v_k v_k^T,     l_jk = v_k^T F_j v_k,
+    F_j ~ sum_k l_jk v_k v_k^T + b_j (I - sum_k v_k v_k^T),     l_jk = v_k^T F_j v_k,
 
-so that a layer's factor is two thin matrices instead of an inverse per unit. What is left out: how
-the directions of a basis meet in one unit, and all directions beyond the `rank` leading ones.
+with b_j the mean of the rest of its trace over the remaining directions; so a layer's factor is two thin
+matrices instead of an inverse per unit. What is left out: how the directions of a basis meet in one unit,
+and how the others differ. Few directions are enough for a metric that is kept: the
+more there are, the closer it is to the rows that it was made of, but not to those that come later.
 """
 
 from typing import NamedTuple
@@ -18,12 +20,12 @@ from natgrad.metrics.blocks import Blocks
 from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
 
-RANK = 32
+RANK = 16
 NOTHING = 1e-6  # eigenvalues below this share of the largest are rounding errors
 
 
 class SharedFactor(NamedTuple):
-    """The basis (the bias' row by itself), what share of it a unit's metric takes away, 1 / damping."""
+    """The basis (the bias' row by itself), what share of it a unit's metric takes away, 1 / (a + b)."""
 
     basis: Float[Array, "in rank"]
     bias: Float[Array, " rank"]
@@ -39,7 +41,11 @@ def shared(rank: int = RANK) -> Solver:
         rows = jnp.concatenate([found.inputs, jnp.ones_like(found.inputs[:1])])
         basis = _leading(rows * jnp.sqrt(found.curvature.mean(axis=0)), rank)
         length = found.curvature @ ((basis.T @ rows) ** 2).T  # l_jk
-        return SharedFactor(basis[:-1], basis[-1], length / (length + damping[:, None]), 1 / damping)
+        others = max(found.size - basis.shape[1], 1)
+        bulk = jnp.maximum(found.trace() - length.sum(axis=1), 0) / others  # b_j
+        outside = damping + bulk
+        taken = 1 - outside[:, None] / (length + damping[:, None])
+        return SharedFactor(basis[:-1], basis[-1], taken, 1 / outside)
 
     return Solver("shared", True, prepare, one_by_one(_solve))
 
@@ -56,7 +62,7 @@ def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side ra
 
 
 def _solve(factor: SharedFactor, gradient: Layer) -> Layer:
-    """(g - sum_k l_k / (l_k + a) (v_k . g) v_k) / a, unit by unit."""
+    """(g - sum_k (1 - (a + b) / (a + l_k)) (v_k . g) v_k) / (a + b), unit by unit."""
     basis, last, taken, inverse = factor
     away = taken * (gradient.weight @ basis + gradient.bias[:, None] * last)
     weight = (gradient.weight - away @ basis.T) * inverse[:, None]
