@@ -31,10 +31,10 @@ DREAMS = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_f
 SAMPLES, ROWS = 20, 6
 
 
-def drawn(model, seed=0) -> Estimate:
+def drawn(model, seed=0, samples=SAMPLES) -> Estimate:
     on = jax.random.bernoulli(jax.random.key(3), 0.5, (model.sizes[0], ROWS))
     batch = model.coding.value(on, jnp.float64)
-    return reweighted(SAMPLES).estimate(jax.random.key(seed), (), model, batch)[0]
+    return reweighted(samples).estimate(jax.random.key(seed), (), model, batch)[0]
 
 
 def direction_of(direction, model, estimate):
@@ -109,20 +109,35 @@ def test_undamped_step_does_not_depend_on_the_coordinates():
     assert gap > 0.1 * np.abs(vector(two.gradient)).max()
 
 
+def lengths(choose, relative, samples=SAMPLES):
+    """d^T F d of generation and recognition: as `fisher_length` has it, and by definition."""
+    model = machine()
+    estimate = drawn(model, samples=samples)
+    direction = natural(DREAMS, choose, constant(0.1), relative=relative)
+    found, _, evidence = direction_of(direction, model, estimate)
+    image = evidence.fisher.mv(found)
+    below = tree.vdot((found.prior, found.generation), (image.prior, image.generation))
+    above = tree.vdot(found.recognition, image.recognition)
+    return fisher_length(evidence.factors, estimate.gradient, found), (below, above)
+
+
 @pytest.mark.parametrize("choose", [always(direct()), always(conjugate_gradient(3))], ids=["direct", "cg"])
 @pytest.mark.parametrize("relative", [False, True])
 def test_fisher_length(choose, relative):
-    """From the solved equation, without another product; also for a truncated solve."""
-    model = machine()
-    estimate = drawn(model)
-    found, _, evidence = direction_of(
-        natural(DREAMS, choose, constant(0.1), relative=relative), model, estimate
-    )
-    image = evidence.fisher.mv(found)
-    below, above = fisher_length(evidence.factors, estimate.gradient, found)
-    expected = tree.vdot((found.prior, found.generation), (image.prior, image.generation))
-    np.testing.assert_allclose(below, expected, rtol=1e-8)
-    np.testing.assert_allclose(above, tree.vdot(found.recognition, image.recognition), rtol=1e-8)
+    """From the solved equation, without another product; also for a truncated solve, over parameters."""
+    found, expected = lengths(choose, relative, samples=24)  # more rows than conjugate gradients take as few
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+def test_fisher_length_of_a_truncated_solve_in_sample_space():
+    """Off by the square of the residual that is left."""
+    errors = []
+    for iterations in (3, 4, 8):
+        found, expected = np.asarray(lengths(always(conjugate_gradient(iterations)), relative=False))
+        errors.append(np.abs(found / expected - 1).max())
+    assert errors[0] < 0.01
+    assert errors[1] < 1e-3
+    assert errors[2] < 1e-6
 
 
 def test_relative_damping_is_in_units_of_the_mean_diagonal():

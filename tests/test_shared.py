@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait fo
 
 
 def in_shared_basis(blocks, gradient, damping, rank):
-    """The definition, with dense matrices: every block diagonal in the mean block's leading vectors, even beyond."""
+    """The definition, with dense matrices: diagonal in the mean block's leading vectors, even beyond them."""
     dense = np.asarray(blocks.dense(), np.float64)
     values, vectors = np.linalg.eigh(dense.mean(axis=0))
     basis = vectors[:, values > 1e-9 * values[-1]][:, -rank:]

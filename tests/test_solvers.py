@@ -10,7 +10,9 @@ import pytest
 from natgrad.metrics import per_unit
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
 from natgrad.objectives.reweighted import reweighted
+from natgrad.solvers import krylov
 from natgrad.solvers.choice import always, automatic
+from natgrad.solvers.contract import solve_layers
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
@@ -77,7 +79,7 @@ def test_dense_blocks_only_by_the_direct_solver():
     blocks, gradient = problem()
     dense = DenseBlocks(blocks.dense())
     damping = jnp.full(4, 0.1)
-    found = direct().solve(direct().prepare(dense, damping), gradient)
+    (found,) = direct().solve([direct().prepare(dense, damping)], [gradient])
     np.testing.assert_allclose(join(found.value), dense_solve(blocks, gradient, 0.1), atol=1e-9)
     for solver in (dual(), conjugate_gradient(2)):
         with pytest.raises(ValueError, match="needs a metric made of rows"):
@@ -104,21 +106,66 @@ def test_conjugate_gradients_converge_monotonically(rows):
 
 
 def test_deflation_beats_plain_conjugate_gradients():
-    """Where the mean input dominates, the preconditioner saves iterations."""
+    """Over parameters, where the mean input dominates, the preconditioner saves iterations."""
     blocks, gradient = problem(inputs=40, rows=300, units=8)
     expected = dense_solve(blocks, gradient, 0.05)
-    factor = conjugate_gradient(2).prepare(blocks, jnp.full(8, 0.05))
-    plain = factor._replace(deflation=jnp.zeros(8))
-    error = lambda f: np.linalg.norm(join(conjugate_gradient(2).solve(f, gradient).value) - expected)  # noqa: E731
-    assert error(factor) < 0.7 * error(plain)
+    primal = krylov._primal(blocks, jnp.full(8, 0.05))
+    plain = primal._replace(deflation=jnp.zeros(8))
+    error = lambda p: np.linalg.norm(join(krylov._over_parameters(p, gradient, 2)) - expected)  # noqa: E731
+    assert error(primal) < 0.7 * error(plain)
 
 
 def test_a_factor_serves_many_gradients():
     blocks, gradient = problem()
     for solver in EXACT.values():
         factor = solver.prepare(blocks, jnp.full(4, 0.1))
-        twice = solver.solve(factor, jax.tree.map(lambda g: 2 * g, gradient)).value
-        np.testing.assert_allclose(join(twice), 2 * join(solver.solve(factor, gradient).value), rtol=1e-9)
+        solve = lambda g, solver=solver, factor=factor: join(solver.solve([factor], [g])[0].value)  # noqa: E731
+        twice = solve(jax.tree.map(lambda g: 2 * g, gradient))
+        np.testing.assert_allclose(twice, 2 * solve(gradient), rtol=1e-9)
+
+
+TOGETHER = [(90, 20, 6), (3, 20, 6), (50, 4, 6), (51, 1, 6), (7, 30, 11), (2, 5, 300), (120, 40, 300)]
+
+
+def test_layers_together_are_solved_like_each_alone():
+    """Layers of all shapes: with as many rows as each other or not, in sample space or over parameters."""
+    solver = conjugate_gradient(40)
+    problems = [problem(units=u, inputs=i, rows=r, seed=seed) for seed, (u, i, r) in enumerate(TOGETHER)]
+    factors = [solver.prepare(b, jnp.linspace(0.1, 0.3, g.bias.size)) for b, g in problems]
+    found = solver.solve(factors, [gradient for _, gradient in problems])
+    for (blocks, gradient), factor, solution in zip(problems, factors, found, strict=True):
+        matrices = np.asarray(blocks.dense()) + np.asarray(factor.damping)[:, None, None] * np.eye(
+            blocks.size
+        )
+        expected = np.linalg.solve(matrices, np.asarray(join(gradient))[..., None])[..., 0]
+        np.testing.assert_allclose(join(solution.value), expected, atol=1e-8 * np.abs(expected).max())
+
+
+def test_few_operations_for_many_layers():
+    """In sample space the number of products in an iteration does not grow with the number of layers."""
+
+    def products(layers: int, iterations: int) -> int:
+        solver = conjugate_gradient(iterations)
+        problems = [problem(units=10 + seed, rows=6, seed=seed) for seed in range(layers)]
+
+        def solve(given):
+            factors = [solver.prepare(blocks, jnp.full_like(g.bias, 0.1)) for blocks, g in given]
+            return solver.solve(factors, [g for _, g in given])
+
+        return str(jax.make_jaxpr(solve)(problems)).count("dot_general")
+
+    assert products(8, 5) - products(8, 4) == products(2, 5) - products(2, 4) == 1
+
+
+def test_every_layer_by_its_own_solver():
+    problems = [problem(seed=seed, units=3 + seed) for seed in range(4)]
+    solvers = [direct(), diagonal(), direct(), conjugate_gradient(40)]
+    factors = [s.prepare(b, jnp.full(g.bias.shape, 0.2)) for s, (b, g) in zip(solvers, problems, strict=True)]
+    found = solve_layers(solvers, factors, [gradient for _, gradient in problems])
+    for solver, (blocks, gradient), solution in zip(solvers, problems, found, strict=True):
+        np.testing.assert_allclose(
+            join(solution.value), join(run(solver, blocks, gradient, 0.2).value), atol=1e-9
+        )
 
 
 def test_automatic_choice():

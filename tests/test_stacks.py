@@ -36,12 +36,11 @@ def test_products_are_those_of_every_layer():
 
 
 def test_solutions_are_those_of_every_layer():
-    """To convergence: short of it, the preconditioner sees a padded layer's size."""
     solver = conjugate_gradient(8)
 
     def solve(right: Layer, metric: UnitBlocks) -> Layer:
         damping = jnp.full(right.bias.shape, 0.2)
-        return solver.solve(solver.prepare(metric, damping), right).value
+        return solver.solve([solver.prepare(metric, damping)], [right])[0].value
 
     together = jax.jit(lambda *given: stacks.map_layers(solve, *given))
     alone = jax.jit(lambda *given: tree.map_layers(solve, *given))

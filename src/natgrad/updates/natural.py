@@ -157,7 +157,8 @@ def solver_names(fisher: Fisher, choose: Choice) -> dict[str, list[str]]:
 def fisher_length(factors: Factors, gradient: Helmholtz, direction: Helmholtz) -> tuple[Array, Array]:
     """d^T F d of both networks, from the equation that d solves: (a + F) d = (1 + a) g.
 
-    Exact for a direct solve, and for conjugate gradients too (their error is orthogonal to d).
+    Exact for a direct solve, and for conjugate gradients over parameters too (their error is orthogonal to
+    d); in sample space it is off by the square of the residual that they leave.
     """
 
     def layer(measured: Measured, g: Layer, d: Layer) -> Array:
