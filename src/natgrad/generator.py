@@ -54,8 +54,9 @@ def _split(data: Array, shape: tuple[int, ...]) -> Array:
     return _bits(data ^ jnp.uint32(_SPLIT), 32, (*shape, 2))
 
 
-def _fold_in(data: Array, number: Array) -> Array:
-    return jnp.stack([_numbers(data ^ jnp.uint32(word), number.astype(jnp.uint32)) for word in _FOLD])
+def _fold_in(data: Array, number: Array | int) -> Array:
+    counter = jnp.asarray(number, jnp.uint32)
+    return jnp.stack([_numbers(data ^ jnp.uint32(word), counter) for word in _FOLD])
 
 
 _MIXER = extension.define_prng_impl(
