@@ -1,5 +1,7 @@
 """What goes beyond the plain step: adaptive damping, sleep-well, averages, bidirectional machines."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import oracles
 from cases import CODINGS, machine
 from natgrad import config, registry, tree
-from natgrad.core import Algorithm, Info, State, steepest
+from natgrad.core import NON_FINITE, Algorithm, Info, State, steepest
 from natgrad.evaluate import bidirectional as evaluation
 from natgrad.metrics import per_unit
 from natgrad.models import helmholtz
@@ -239,3 +241,34 @@ def test_sleep_well_moves_recognition_more(method):
         after, _ = algorithm.step(jax.random.key(2), algorithm.init(jax.random.key(1), model, batch), batch)
         moved.append(np.linalg.norm(vector(after.model.recognition) - vector(model.recognition)))
     assert moved[1] > 2 * moved[0]
+
+
+POISONS = (np.nan, np.inf, 1e20, 1e160)
+
+
+@pytest.mark.parametrize("refresh", [1, 10])
+@pytest.mark.parametrize("method", ["ws", "rws", "nrws", "dnrws", "bihm"])
+def test_biases_show_that_a_step_is_not_finite(method, refresh):
+    """Whatever is wrong with a model, and wherever: no weight's step is bad without one of a bias."""
+    if refresh > 1 and method != "nrws":
+        pytest.skip("only a kept metric is kept")
+    model = machine()
+    settings = config.resolve({"method": method, "layers": (4, 3), "samples": 5, "refresh": refresh})
+    chosen, batch = registry.algorithm(settings, 100), batch_of(model)
+    step = jax.jit(chosen.step)
+    state = chosen.init(jax.random.key(0), model, batch)
+    leaves, structure = jax.tree.flatten(model)
+    bad = 0
+    for place, poison in itertools.product(range(len(leaves)), POISONS):
+        changed = [
+            leaf.at[(0,) * leaf.ndim].set(poison) if n == place else leaf for n, leaf in enumerate(leaves)
+        ]
+        poisoned = state._replace(model=jax.tree.unflatten(structure, changed))
+        after, info = step(jax.random.key(1), poisoned, batch)
+        sound = bool(np.isfinite(vector(info.shaped)).all())
+        bad += not sound
+        assert sound or not np.isfinite(vector(helmholtz.biases(info.shaped))).all()
+        assert sound or int(info.result) == NON_FINITE
+        if not sound:
+            np.testing.assert_array_equal(vector(after.model), vector(poisoned.model))
+    assert bad >= len(leaves)

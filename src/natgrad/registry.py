@@ -4,6 +4,7 @@ method = objective + direction (metric and solve), then an optimiser: one line e
 machines, in `network_methods` for networks. `problem` puts either into the session's terms.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from natgrad.evaluate.monitor import Monitor
 from natgrad.limits import chunk_length
 from natgrad.metrics import per_unit
 from natgrad.models.bernoulli import BINARY, SIGNED, Coding
-from natgrad.models.helmholtz import Helmholtz, helmholtz
+from natgrad.models.helmholtz import Helmholtz, biases, helmholtz
 from natgrad.objectives.bidirectional import bidirectional
 from natgrad.objectives.phases import sleep_only
 from natgrad.objectives.reweighted import reweighted
@@ -135,7 +136,8 @@ def algorithm(settings: config.Config, steps: int) -> Algorithm:
     pace = Pace(learning_rate(settings.optimizer, steps), settings.optimizer.decay_steps or max(steps, 1))
     optimizer, scale = OPTIMIZERS[settings.optimizer.name](settings.optimizer.momentum), downhill(pace.rate)
     chosen, average = settings.objective, settings.evaluation.average
-    main = descent(objective(chosen), direction(settings, pace), optimizer, scale=scale, average=average)
+    put_together = functools.partial(descent, optimizer=optimizer, scale=scale, witness=biases)
+    main = put_together(objective(chosen), direction(settings, pace), average=average)
     if chosen.sleeps == 1:
         return main
     share = chosen.sleep_rate * (1.0 if objective is _wake_sleep else chosen.sleep_share)
@@ -143,7 +145,7 @@ def algorithm(settings: config.Config, steps: int) -> Algorithm:
         update={"generation": "none", "recognition": "dreams", "kl_radius": 0.0}
     )
     asleep = settings.model_copy(update={"metric": resting})
-    extra = descent(sleep_only(chosen.samples, share), direction(asleep, pace), optimizer, scale=scale)
+    extra = put_together(sleep_only(chosen.samples, share), direction(asleep, pace))
     return alternate(main, extra, chosen.sleeps - 1)
 
 

@@ -55,6 +55,11 @@ class Pass(NamedTuple):
         return self.values[-1].shape[1]
 
 
+def biases(model: Helmholtz) -> tuple[Array, ...]:
+    """The prior and all biases. A step that is not finite shows it there: its weights sum the same rows."""
+    return (model.prior, *(layer.bias for layer in (*model.generation, *model.recognition)))
+
+
 def helmholtz(
     key: PRNGKeyArray,
     sizes: Sequence[int],

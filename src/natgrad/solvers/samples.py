@@ -1,14 +1,12 @@
-"""Conjugate gradients in sample space, for the units of all layers in one loop.
+"""Conjugate gradients in sample space, for the units of all layers at once.
 
-With fewer rows than inputs it is cheaper to look for one number per row [nrws eq. 32]:
+With few rows it is cheaper to look for one number per row [nrws eq. 32], as in `natgrad.solvers.dual`:
 
-    (a I + F_j)^{-1} g = (g - U Q_j s) / a     where     (a I + K Q_j) s = U^T g,     K = U^T U.
+    (a I + F_j)^{-1} g = (g - R_j s) / a     where     (a I + R_j^T R_j) s = R_j^T g,     R_j = U sqrt(Q_j).
 
-The matrix is symmetric in the inner product sum_r Q_jr s_r t_r, in which the iteration runs. The mean
-input's eigenvalue is taken out as in `natgrad.solvers.krylov`: here its direction is the constant.
-
-The units of all layers are cut into tiles of equal size, of which each has its layer's K: so an iteration
-is a dozen operations, however many layers there are. Their number, not their size, is what counts.
+The units of all layers are cut into tiles of equal size, of which each has its layer's U^T U: so an iteration
+is a few operations however many layers there are. Their number, more than their size, is what takes time. No
+preconditioner: the mean input's eigenvalue, far above the others, takes one iteration.
 """
 
 import itertools
@@ -23,7 +21,7 @@ from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping
 from natgrad.solvers.dual import gram
 
-TILE = 50
+TILE = 50  # units: a divisor of many layers, and enough for an efficient product
 Rows = Float[Array, "tile unit row"]
 Units = Float[Array, "tile unit"]
 
@@ -62,7 +60,7 @@ def solve_in_samples(systems: Sequence[System], gradients: Sequence[Layer], iter
     rows, bias = found.reshape(-1, found.shape[2]), (bias - found.sum(axis=2)) / tiles.damping
 
     def lifted(system: System, gradient: Layer, place: slice) -> Layer:
-        back = gradient.weight - rows[place] @ system.blocks.inputs.T  # g - U Q s
+        back = gradient.weight - rows[place] @ system.blocks.inputs.T  # g - R s
         return Layer(back * (1 / system.damping)[:, None], bias.reshape(-1)[place])
 
     return [lifted(*one) for one in zip(systems, gradients, places, strict=True)]
