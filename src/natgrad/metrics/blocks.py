@@ -51,6 +51,12 @@ class UnitBlocks:
         """The trace of every block."""
         return self.curvature @ ((self.inputs**2).sum(axis=0) + 1)
 
+    def leading(self) -> Float[Array, " out"]:
+        """Close to the largest eigenvalues: Rayleigh quotients along the mean input, F e with e the bias."""
+        image = self.curvature @ (self.inputs.T @ self.inputs + 1)  # u_r . F e
+        weighted = self.curvature * image
+        return _quotient((weighted * image).sum(axis=1), weighted.sum(axis=1))
+
 
 @pytree
 class DenseBlocks:
@@ -79,8 +85,18 @@ class DenseBlocks:
         """The trace of every block."""
         return jnp.trace(self.matrix, axis1=1, axis2=2)
 
+    def leading(self) -> Float[Array, " out"]:
+        """As for blocks made of rows."""
+        mean = self.matrix[..., -1]
+        image = jnp.einsum("jik,jk->ji", self.matrix, mean)
+        return _quotient((mean * image).sum(axis=1), (mean * mean).sum(axis=1))
+
 
 Blocks = UnitBlocks | DenseBlocks
+
+
+def _quotient(above: Array, below: Array) -> Array:
+    return above / jnp.maximum(below, 1e-30)
 
 
 def join(layer: Layer) -> Float[Array, "out side"]:
@@ -91,11 +107,6 @@ def join(layer: Layer) -> Float[Array, "out side"]:
 def split(vectors: Float[Array, "out side"]) -> Layer:
     """The inverse of `join`."""
     return Layer(vectors[:, :-1], vectors[:, -1])
-
-
-def dot(left: Layer, right: Layer) -> Float[Array, " out"]:
-    """The inner product, unit by unit."""
-    return (left.weight * right.weight).sum(axis=1) + left.bias * right.bias
 
 
 def scaled(factor: Float[Array, " out"], layer: Layer) -> Layer:

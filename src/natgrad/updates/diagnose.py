@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from natgrad import stacks, tree
 from natgrad.core import Info
-from natgrad.metrics.blocks import Blocks, UnitBlocks, dot, scaled
+from natgrad.metrics.blocks import Blocks, UnitBlocks, scaled
 from natgrad.models.bernoulli import Layer
 from natgrad.updates import truncated_newton
 from natgrad.updates.natural import Evidence
@@ -109,13 +109,11 @@ def _apart(columns: Numbers, layers: dict[str, int]) -> Numbers:
 def _layer(direction: Layer, gradient: Layer, blocks: Blocks, damping: Array) -> Float[Array, " seven"]:
     """What `_columns` makes numbers of, for one layer."""
     damping = jnp.broadcast_to(damping, gradient.bias.shape)
-    leading = _leading(blocks, direction)
-    seen, grown = _images(blocks, direction, leading)
+    seen = blocks.mv(direction)
     right = scaled(1 + damping, gradient)
     residual = tree.subtract(tree.add(seen, scaled(damping, direction)), right)
     products = _tree_products([gradient, direction, residual, right, seen])
-    largest = dot(leading, grown) / jnp.maximum(dot(leading, leading), 1e-30)
-    condition = jnp.max(jnp.where(damping > 0, 1 + largest / damping, 0))
+    condition = jnp.max(jnp.where(damping > 0, 1 + blocks.leading() / damping, 0))
     return jnp.stack([*map(products, (0, 1, 0, 2, 3, 1), (0, 1, 1, 2, 3, 4)), condition])
 
 
@@ -127,19 +125,6 @@ def _columns(found: Float[Array, "seven layer"]) -> Numbers:
         "condition": condition,
         "length": length,
     }
-
-
-def _images(blocks: Blocks, *vectors: Layer) -> tuple[Layer, ...]:
-    """F times several vectors, of small layers at once."""
-    if vectors[0].weight.size > LARGE:
-        return tuple(blocks.mv(vector) for vector in vectors)
-    together = jax.vmap(blocks.mv)(jax.tree.map(lambda *parts: jnp.stack(parts), *vectors))
-    return tuple(jax.tree.map(lambda leaf, at=at: leaf[at], together) for at in range(len(vectors)))
-
-
-def _leading(blocks: Blocks, like: Layer) -> Layer:
-    """F times the bias' unit vector: the mean input, close to every block's leading eigenvector."""
-    return blocks.mv(Layer(jnp.zeros_like(like.weight), jnp.ones_like(like.bias)))
 
 
 def _tree_products(trees: list[Any]) -> Products:
