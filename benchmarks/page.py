@@ -1,6 +1,7 @@
 """The measured figures as a page: from the JSON lines of the benchmarks to docs/figures.md.
 
     python -m benchmarks.step --arch mini --json > benchmarks/results/step_mini.json   # and --arch mnist
+    python -m benchmarks.accuracy --arch mnist --json > benchmarks/results/accuracy.json
     python -m benchmarks.growth --json > benchmarks/results/growth.json
     python -m benchmarks.evaluation --json > benchmarks/results/evaluation.json
     python -m benchmarks.quality --json --figure docs/quality.png > benchmarks/results/quality.json
@@ -45,6 +46,26 @@ def steps() -> list[str]:
     for arch, result in found.items():
         plain, products = result["rws_ms"], result["floor_ms"]
         lines.append(f"\n{arch}: a plain step takes {plain:.2f} ms, its products {products:.2f} ms.")
+    return lines
+
+
+ACCURACY = {
+    "iterations_after_rws": ("iterations, after 500 steps of RWS", "error"),
+    "iterations_later": ("iterations, 1,000 natural steps later", "error"),
+    "directions_own": ("directions of a kept Fisher", "error on its own rows"),
+    "directions_stale": ("directions of a kept Fisher", "error 1,000 steps later"),
+}
+
+
+def accuracy() -> list[str]:
+    """The errors of natural directions, a table for each way to vary them."""
+    found = read("accuracy")
+    if not found:
+        return []
+    lines = ["", f"## Accuracy of a direction ({found['arch']})"]
+    for key, (varied, name) in ACCURACY.items():
+        lines += ["", f"| {varied} | " + " | ".join(found[key]) + " |", "|---" * (1 + len(found[key])) + "|"]
+        lines.append(f"| {name} | " + " | ".join(f"{value:.2g}" for value in found[key].values()) + " |")
     return lines
 
 
@@ -118,7 +139,9 @@ def main() -> None:
         "",
         "Written by `python -m benchmarks.page`; what they mean is in [performance.md](performance.md).",
     ]
-    PAGE.write_text("\n".join([*head, "", *steps(), *growth(), *evaluation(), *quality()]) + "\n")
+    PAGE.write_text(
+        "\n".join([*head, "", *steps(), *accuracy(), *growth(), *evaluation(), *quality()]) + "\n"
+    )
     print(PAGE.read_text())
 
 

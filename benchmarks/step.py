@@ -38,10 +38,10 @@ METHODS = {
 }
 
 
-def sessions(data: str, layers: tuple[int, ...], dataset) -> tuple[dict, dict]:
+def sessions(data: str, layers: tuple[int, ...], dataset, methods: dict = METHODS) -> tuple[dict, dict]:
     """A compiled session per method, and the CPU seconds each compilation took."""
     found, seconds = {}, {}
-    for name, settings in METHODS.items():
+    for name, settings in methods.items():
         resolved = config.resolve(
             {"data": data, "layers": layers, "epochs": LONG, "learning_rate": 0.02} | settings
         )
