@@ -21,7 +21,7 @@ from natgrad import stacks
 from natgrad.metrics.blocks import UnitBlocks, join, split
 from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
-from natgrad.solvers.samples import System, solve_in_samples
+from natgrad.solvers.samples import System, quotient, solve_in_samples
 
 FEW_ROWS = 128  # a product of rows with rows costs next to nothing
 Vectors = Float[Array, "out side"]
@@ -83,14 +83,14 @@ def _primal(blocks: UnitBlocks, damping: Damping) -> Primal:
 
 def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
     rows, curvature, damping, mean, deflation = factor
-    precondition = _deflating(deflation, mean[None])
+    precondition = _deflating(deflation, mean)
     at = _start(join(gradient), precondition)
     for _ in range(iterations - 1):
         response, energy = _energy(at.direction, rows, curvature, damping)
         product = (curvature * response) @ rows.T + damping[:, None] * at.direction
         at = _advance(at, product, energy, precondition)
     _, energy = _energy(at.direction, rows, curvature, damping)  # the last product is not needed
-    return split(at.solution + _length(at.power, energy)[:, None] * at.direction)
+    return split(at.solution + quotient(at.power, energy)[:, None] * at.direction)
 
 
 def _energy(
@@ -114,8 +114,8 @@ class Iterate(NamedTuple):
 Precondition = Callable[[Vectors], tuple[Vectors, Float[Array, " out"]]]
 
 
-def _deflating(strength: Float[Array, " out"], axis: Float[Array, "axes side"]) -> Precondition:
-    """r -> r - strength (axis . r) axis with its power, for one axis for all units or one each."""
+def _deflating(strength: Float[Array, " out"], axis: Float[Array, " side"]) -> Precondition:
+    """r -> r - strength (axis . r) axis with its power."""
 
     def precondition(r: Vectors) -> tuple[Vectors, Array]:
         along = (r * axis).sum(axis=1)
@@ -131,13 +131,8 @@ def _start(right: Vectors, precondition: Precondition) -> Iterate:
 
 def _advance(at: Iterate, product: Vectors, energy: Array, precondition: Precondition) -> Iterate:
     """One iteration, from the metric's product with the direction and their inner product."""
-    step = _length(at.power, energy)[:, None]
+    step = quotient(at.power, energy)[:, None]
     residual = at.residual - step * product
     corrected, power = precondition(residual)
-    turned = corrected + _length(power, at.power)[:, None] * at.direction
+    turned = corrected + quotient(power, at.power)[:, None] * at.direction
     return Iterate(at.solution + step * at.direction, residual, turned, power)
-
-
-def _length(above: Array, below: Array) -> Array:
-    """A quotient that is finite where there is nothing left to do."""
-    return above / jnp.where(below > 0, below, 1)

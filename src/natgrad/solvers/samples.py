@@ -98,10 +98,10 @@ def _iterated(tiles: Tiles, right: Rows, iterations: int) -> Rows:
     at = Iterate(jnp.zeros_like(right), right, right, _squared(right))
     for _ in range(iterations):
         product = tiles.root * ((tiles.root * at.direction) @ tiles.gram) + damping * at.direction
-        step = _quotient(at.power, (at.direction * product).sum(axis=2))[..., None]
+        step = quotient(at.power, (at.direction * product).sum(axis=2))[..., None]
         residual = at.residual - step * product
         power = _squared(residual)
-        turned = residual + _quotient(power, at.power)[..., None] * at.direction
+        turned = residual + quotient(power, at.power)[..., None] * at.direction
         at = Iterate(at.solution + step * at.direction, residual, turned, power)
     return at.solution
 
@@ -110,6 +110,6 @@ def _squared(rows: Rows) -> Units:
     return (rows * rows).sum(axis=2)
 
 
-def _quotient(above: Array, below: Array) -> Array:
+def quotient(above: Array, below: Array) -> Array:
     """A quotient that is finite where there is nothing left to do."""
     return above / jnp.where(below > 0, below, 1)
