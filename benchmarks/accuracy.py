@@ -41,13 +41,12 @@ def layers(evidence) -> list[tuple]:
 def error(solver, kept, present, damping: float) -> float:
     """The relative error of a solver that saw the kept metric, for the present gradient and metric."""
 
-    @jax.jit
-    def solve(kept, gradients):
-        full = lambda g: jnp.full_like(g.bias, damping)  # noqa: E731
-        factors = [solver.prepare(blocks, full(g)) for blocks, g in zip(kept, gradients, strict=True)]
-        return [solution.value for solution in solver.solve(factors, gradients)]
+    def prepared(blocks, gradient):  # one after the other: LAPACK calls side by side can wait for ever
+        return jax.block_until_ready(jax.jit(solver.prepare)(blocks, jnp.full_like(gradient.bias, damping)))
 
-    found = solve([blocks for blocks, _ in kept], [gradient for _, gradient in present])
+    gradients = [gradient for _, gradient in present]
+    factors = [prepared(blocks, gradient) for (blocks, _), gradient in zip(kept, gradients, strict=True)]
+    found = [solution.value for solution in jax.jit(solver.solve)(factors, gradients)]
     wrong = total = 0.0
     for (blocks, gradient), layer in zip(present, found, strict=True):
         expected = exact(blocks, gradient, damping)

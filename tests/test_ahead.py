@@ -34,6 +34,16 @@ def test_results_of_a_long_run_share_no_memory():
     assert memory(ahead.LONG) > 1.5 * memory(ahead.LONG - 1)
 
 
+@pytest.mark.parametrize("steps", [1, ahead.LONG])
+def test_donated_arguments_become_results(steps):
+    x, y = jnp.ones((50, 50)), jnp.ones((50, 50))
+    program = ahead.compiled(phases, x, y, steps=steps, donate=(0,))
+    assert program.memory_analysis().alias_size_in_bytes == x.nbytes
+    program(x, y)
+    assert x.is_deleted()
+    assert not y.is_deleted()
+
+
 @pytest.mark.parametrize("level", ["NOTSET", "INFO"])
 def test_settings_of_jax_are_as_before(level):
     names = "jax_logging_level", "jax_persistent_cache_min_compile_time_secs"

@@ -21,9 +21,11 @@ _APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap"
 _LEVELS = {"0": "INFO", "1": "WARNING", "2": "ERROR", "3": "CRITICAL"}  # as in TF_CPP_MIN_LOG_LEVEL
 
 
-def compiled(function: Callable[..., Any], *arguments: Any, steps: int = 0) -> Callable[..., Any]:
-    """A function compiled for arguments like these, to take that many steps."""
-    lowered = jax.jit(function).lower(*arguments)
+def compiled(
+    function: Callable[..., Any], *arguments: Any, steps: int = 0, donate: tuple[int, ...] = ()
+) -> Callable[..., Any]:
+    """A function compiled for arguments like these, to take that many steps; those donated become results."""
+    lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
     if steps < LONG or jax.default_backend() != "cpu":
         return lowered.compile(compiler_options=WIDE)
     with _uncached(), _without_warnings():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 
 from natgrad import config, generator, registry, tree
 from natgrad.ahead import compiled
@@ -146,7 +147,8 @@ class Session:
     def _chunk(self, order: jax.Array, start: int, end: int) -> bool:
         """Take the steps of a chunk, and keep them if they are sound."""
         at, began = self.progress, time.perf_counter()
-        state, totals = self.advance(self.key_steps, self.state, self.totals, self.rows, order, start, end)
+        moving = jax.tree.map(jnp.copy, self.state)  # steps work in place; what was, stays to go back to
+        state, totals = self.advance(self.key_steps, moving, self.totals, self.rows, order, start, end)
         jax.block_until_ready(totals)
         at.seconds += time.perf_counter() - began
         found = course(self.totals, totals)
@@ -178,14 +180,11 @@ class Session:
         self.advance = self._compile()
 
     def _compile(self) -> Callable[..., Any]:
-        """The chunk of steps, compiled ahead so that its time is known apart.
-
-        Nothing is donated to it: the state before a chunk is what a diverged one goes back to.
-        """
+        """The chunk of steps, compiled ahead so that its time is known apart; the state is donated to it."""
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         began = time.perf_counter()
         arguments = self.key_steps, self.state, self._nothing(), self.rows, self._order(0), 0, 1
-        advance = compiled(function, *arguments, steps=self.total)
+        advance = compiled(function, *arguments, steps=self.total, donate=(1,))
         self.compile_seconds = time.perf_counter() - began
         return advance
 
