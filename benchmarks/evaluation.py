@@ -14,10 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from benchmarks.step import ARCHITECTURES, timed
-from natgrad import ahead, config, generator, registry
+from natgrad import config
 from natgrad.data import load as load_data
-from natgrad.evaluate import importance
-from natgrad.models.helmholtz import Helmholtz
+from natgrad.layers import generator
+from natgrad.models.helmholtz import likelihood as importance
+from natgrad.models.helmholtz import methods as registry
+from natgrad.models.helmholtz.machine import Helmholtz
+from natgrad.training import compile as ahead
 
 
 def products(model: Helmholtz, visible, samples: int, chunk: int):

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from natgrad.models.bernoulli import Layer
-from natgrad.models.helmholtz import Helmholtz
+from natgrad.layers.bernoulli import Layer
+from natgrad.models.helmholtz.machine import Helmholtz
 
 
 def products(model: Helmholtz, visible: Array, samples: int) -> Helmholtz:

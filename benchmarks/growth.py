@@ -18,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import floor
-from natgrad import config, generator, registry
-from natgrad.ahead import LONG, compiled
+from natgrad import config
+from natgrad.layers import generator
+from natgrad.models.helmholtz import methods as registry
+from natgrad.training.compile import LONG, compiled
 
 START = {"visible": 784, "hidden": 300, "batch": 32, "samples": 10}
 SERIES = {

@@ -136,7 +136,7 @@ def speed(generations: int = 1000, size: int = 40) -> dict:
     """Seconds of 1,000 generations in 40 dimensions: natgrad with compilation, natgrad again, pycma."""
     import cma
 
-    from natgrad.minimizing import minimize
+    from natgrad.relax.minimize import minimize
 
     problem = functions.problem("ellipsoid", size)
     population = 4 + int(3 * np.log(size))

@@ -15,11 +15,11 @@ import time
 import jax
 import jax.numpy as jnp
 
+from natgrad.layers import networks, outputs
+from natgrad.layers.supervised import Labelled, Rows, Task
 from natgrad.metrics.curvature import fisher
-from natgrad.models import networks, outputs
-from natgrad.objectives.supervised import Labelled, Rows, Task
+from natgrad.models.network import presets
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.updates import presets
 from natgrad.updates.truncated_newton import Parts
 
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from benchmarks import floor
 from natgrad import config
-from natgrad.ahead import LONG, compiled
 from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
-from natgrad.session import Session
+from natgrad.training.compile import LONG, compiled
+from natgrad.training.session import Session
 
 ARCHITECTURES = {
     "mini": ("mini-mnist", (100, 50, 20, 10, 10)),

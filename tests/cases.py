@@ -5,8 +5,8 @@ from itertools import pairwise
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad.models.bernoulli import BINARY, SIGNED, Layer
-from natgrad.models.helmholtz import Helmholtz
+from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
+from natgrad.models.helmholtz.machine import Helmholtz
 
 CODINGS = {"signed": SIGNED, "binary": BINARY}
 SIZES = {"one": (3, 2), "two": (4, 3, 2), "three": (3, 2, 2, 1)}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natgrad import ahead
+from natgrad.training import compile as ahead
 
 
 def phases(x, y):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natgrad import generator
 from natgrad.data import batches
+from natgrad.layers import generator
 
 ROWS = 103
 permutation = jax.jit(batches.permutation, static_argnums=2)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import registry
-from natgrad.chunk import Course, Totals, course, is_sound
 from natgrad.core import NON_FINITE, Info
 from natgrad.errors import Diverged
+from natgrad.models.helmholtz import methods as registry
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
+from natgrad.training.chunk import Course, Totals, course, is_sound
 from trainings import SETTINGS, After, Killed, die, parameters, same
 
 FOUR = SETTINGS | {"epochs": 4}

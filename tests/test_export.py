@@ -15,7 +15,7 @@ import cases
 import oracles
 from cases import CODINGS
 from natgrad.errors import InputError
-from natgrad.trained import Trained
+from natgrad.models.helmholtz.trained import Trained
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "load_without_natgrad.py"
 ABOUT = {"format": "natgrad-helmholtz-1", "sizes": "4,3,2", "off": "-1.0", "on": "1.0"}

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 import natgrad
 from cases import machine
-from natgrad import config, start
+from natgrad import config
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress
+from natgrad.training import resume as start
 
 fuzzed = settings(
     max_examples=40,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natgrad import generator
+from natgrad.layers import generator
 
 NUMBER = 1 << 16
 

@@ -13,13 +13,14 @@ import cases
 import natgrad
 import oracles
 from cases import CODINGS
-from natgrad import generator, measure
 from natgrad.cli.main import main
 from natgrad.errors import InputError
-from natgrad.evaluate import inpaint
 from natgrad.evaluate.given import Words
-from natgrad.evaluate.inpaint import Chain
-from natgrad.trained import Trained
+from natgrad.layers import generator
+from natgrad.models.helmholtz import inpainting as inpaint
+from natgrad.models.helmholtz import measure
+from natgrad.models.helmholtz.inpainting import Chain
+from natgrad.models.helmholtz.trained import Trained
 
 ROW = np.array([1, 0, 0, 1])
 HIDE = np.array([True, False, True, False])

@@ -12,10 +12,11 @@ import cases
 import oracles
 from cases import CODINGS, SIZES
 from natgrad.errors import InputError
-from natgrad.evaluate import exact, importance
-from natgrad.models import helmholtz
-from natgrad.models.bernoulli import SIGNED, Layer
-from natgrad.models.helmholtz import Helmholtz
+from natgrad.layers.bernoulli import SIGNED, Layer
+from natgrad.models.helmholtz import exact
+from natgrad.models.helmholtz import likelihood as importance
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz.machine import Helmholtz
 
 
 @cache

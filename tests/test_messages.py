@@ -20,20 +20,22 @@ import pytest
 
 import natgrad
 from cases import machine
-from natgrad import config, session, start
-from natgrad import sklearn as estimators
-from natgrad.chunk import Course
+from natgrad import config
 from natgrad.cli import commands, resume, tensorboard
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
+from natgrad.models.helmholtz import estimator as estimators
+from natgrad.models.helmholtz.trained import Trained
 from natgrad.records import folder, lock
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
 from natgrad.sweep import sweep
 from natgrad.sweep.search import Search
-from natgrad.trained import Trained
+from natgrad.training import resume as start
+from natgrad.training import session
+from natgrad.training.chunk import Course
 from trainings import SETTINGS
 
 DOCS = Path(__file__).parents[1] / "docs"

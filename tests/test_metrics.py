@@ -9,12 +9,12 @@ import pytest
 
 import oracles
 from cases import CODINGS, machine
-from natgrad.metrics import per_unit
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
-from natgrad.models import helmholtz
-from natgrad.models.helmholtz import Pass
-from natgrad.objectives.phases import Phases
-from natgrad.objectives.reweighted import normalised, reweighted
+from natgrad.models.helmholtz import fisher as per_unit
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz.machine import Pass
+from natgrad.models.helmholtz.phases import Phases
+from natgrad.models.helmholtz.reweighted import normalised, reweighted
 
 SIZES = {"two": (3, 2, 2), "three": (2, 2, 2, 1)}
 
@@ -27,7 +27,7 @@ def enumerated(model):
     edges = np.cumsum([0, *model.sizes])
     on = [states[:, a:b].T[:, :, None] for a, b in itertools.pairwise(edges)]
     values = tuple(model.coding.value(jnp.asarray(part), jnp.float64) for part in on)
-    from natgrad.models import bernoulli
+    from natgrad.layers import bernoulli
 
     generation = (
         *(bernoulli.logits(layer, value) for layer, value in zip(model.generation, values[1:], strict=True)),

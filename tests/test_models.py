@@ -10,9 +10,11 @@ import pytest
 import cases
 import oracles
 from cases import CODINGS, SIZES
-from natgrad import config, generator, registry
-from natgrad.models import bernoulli, helmholtz
-from natgrad.models.bernoulli import BINARY, SIGNED, Layer
+from natgrad import config
+from natgrad.layers import bernoulli, generator
+from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz import methods as registry
 
 
 @cache

@@ -12,11 +12,11 @@ import pytest
 from cases import CODINGS, machine
 from natgrad import tree
 from natgrad.core import Estimate
-from natgrad.metrics import per_unit
+from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
 from natgrad.metrics.blocks import join
-from natgrad.models.bernoulli import BINARY, SIGNED, Layer
-from natgrad.models.helmholtz import Helmholtz
-from natgrad.objectives.reweighted import reweighted
+from natgrad.models.helmholtz import fisher as per_unit
+from natgrad.models.helmholtz.machine import Helmholtz
+from natgrad.models.helmholtz.reweighted import reweighted
 from natgrad.solvers.choice import always, automatic
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct

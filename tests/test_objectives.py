@@ -7,11 +7,11 @@ import pytest
 
 import oracles
 from cases import CODINGS, SIZES, machine
-from natgrad.models import helmholtz
-from natgrad.objectives import phases
-from natgrad.objectives.phases import Phases, Shares
-from natgrad.objectives.reweighted import normalised, reweighted
-from natgrad.objectives.wake_sleep import uniform, wake_sleep
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz import phases
+from natgrad.models.helmholtz.phases import Phases, Shares
+from natgrad.models.helmholtz.reweighted import normalised, reweighted
+from natgrad.models.helmholtz.wake_sleep import uniform, wake_sleep
 
 ROWS, SAMPLES = 3, 5
 METHODS = {

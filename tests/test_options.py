@@ -10,15 +10,16 @@ import pytest
 
 import oracles
 from cases import CODINGS, machine
-from natgrad import config, registry, tree
+from natgrad import config, tree
 from natgrad.core import NON_FINITE, Algorithm, Info, State, steepest
-from natgrad.evaluate import bidirectional as evaluation
-from natgrad.metrics import per_unit
-from natgrad.models import helmholtz
-from natgrad.objectives.bidirectional import bidirectional, half_exponent
-from natgrad.objectives.phases import sleep_only
-from natgrad.objectives.reweighted import reweighted
-from natgrad.objectives.wake_sleep import wake_sleep
+from natgrad.models.helmholtz import fisher as per_unit
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz import methods as registry
+from natgrad.models.helmholtz import normalizer as evaluation
+from natgrad.models.helmholtz.bidirectional import bidirectional, half_exponent
+from natgrad.models.helmholtz.phases import sleep_only
+from natgrad.models.helmholtz.reweighted import reweighted
+from natgrad.models.helmholtz.wake_sleep import wake_sleep
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
 from natgrad.updates.alternate import alternate
@@ -175,7 +176,7 @@ def test_bidirectional_gradient_is_that_of_the_star_model(coding):
 
 
 def everything(model, values):
-    from natgrad.models import bernoulli
+    from natgrad.layers import bernoulli
 
     generation = (bernoulli.logits(model.generation[0], values[1]), model.prior[:, None, None])
     return helmholtz.Pass(values, generation, (bernoulli.logits(model.recognition[0], values[0]),))

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config, start
+from natgrad import config
 from natgrad.errors import InputError
-from natgrad.interrupts import Interrupted, noted
-from natgrad.limits import OPERATIONS, chunk_length
 from natgrad.records import folder, lock
 from natgrad.records import state as states
 from natgrad.records.notes import Progress
+from natgrad.training import resume as start
+from natgrad.training.checks import OPERATIONS, chunk_length
+from natgrad.training.signals import Interrupted, noted
 from trainings import SETTINGS, After, Killed, arrays, die, press, same, timeless
 
 PLAIN = {"evaluation.average": 0.8, "evaluation.patience": 9, "objective.growth": ((2, 4),)} | {

@@ -13,7 +13,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from natgrad.errors import InputError
-from natgrad.sklearn import HelmholtzMachine
+from natgrad.models.helmholtz.estimator import HelmholtzMachine
 
 SMALL = {"method": "rws", "layers": (3, 2), "epochs": 1, "samples": 2, "posterior_samples": 5}
 X = np.random.default_rng(0).integers(0, 2, (24, 6)).astype(float)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natgrad.metrics import per_unit
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
-from natgrad.objectives.reweighted import reweighted
+from natgrad.models.helmholtz import fisher as per_unit
+from natgrad.models.helmholtz.reweighted import reweighted
 from natgrad.solvers import krylov
 from natgrad.solvers.choice import always, automatic
 from natgrad.solvers.contract import solve_layers
@@ -196,7 +196,7 @@ def trained_blocks():
     """Rows of a machine trained for a while on digits, whose spectra are less kind than random ones."""
     from natgrad import config
     from natgrad.data import batches, load
-    from natgrad.session import Session
+    from natgrad.training.session import Session
 
     settings = config.resolve({"method": "rws", "layers": (48, 24), "epochs": 10, "evaluation.rows": 10})
     with jax.enable_x64(False):

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad import stacks, tree
+from natgrad import tree
+from natgrad.layers import stacks
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks, scaled
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.krylov import conjugate_gradient
 
 SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1)]

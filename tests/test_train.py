@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config, generator, registry, training
+from natgrad import config
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
-from natgrad.evaluate import exact
-from natgrad.measure import evaluate_run, sample_run
+from natgrad.layers import generator
+from natgrad.models.helmholtz import exact
+from natgrad.models.helmholtz import methods as registry
+from natgrad.models.helmholtz.measure import evaluate_run, sample_run
+from natgrad.training import run as training
 from trainings import parameters, timeless
 
 SETTINGS = {

@@ -9,7 +9,7 @@ import cases
 import oracles
 from cases import CODINGS
 from natgrad.errors import InputError
-from natgrad.trained import Trained
+from natgrad.models.helmholtz.trained import Trained
 
 ROWS = np.array([[0, 1, 1, 0], [1, 1, 0, 1], [0, 0, 0, 1]], np.uint8)
 

@@ -9,8 +9,9 @@ import optax
 import pytest
 
 from cases import machine
-from natgrad import config, registry
+from natgrad import config
 from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, stateless, steepest
+from natgrad.models.helmholtz import methods as registry
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
 

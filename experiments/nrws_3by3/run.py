@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.grid import trials
-from natgrad import config, generator, registry
+from natgrad import config
 from natgrad.data import load
-from natgrad.evaluate import exact
+from natgrad.layers import generator
+from natgrad.models.helmholtz import exact
+from natgrad.models.helmholtz import methods as registry
 
 HERE = Path(__file__).parent
 

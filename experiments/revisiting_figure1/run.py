@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from natgrad.layers.outputs import Law, per_row
+from natgrad.layers.supervised import Labelled, Rows, Task
 from natgrad.metrics.curvature import fisher, hessian
 from natgrad.metrics.empirical import centred_covariance
-from natgrad.models.outputs import Law, per_row
-from natgrad.objectives.supervised import Labelled, Rows, Task
+from natgrad.models.network import presets
 from natgrad.solvers.whole import dense_solve
-from natgrad.updates import presets
 from natgrad.updates.lengths import learning_rate
 from natgrad.updates.reduction import constant
 from natgrad.updates.truncated_newton import Parts

@@ -19,10 +19,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad import config, network_methods, network_registry
+from natgrad import config
 from natgrad.data import load
-from natgrad.evaluate.targets import misclassified
-from natgrad.objectives.supervised import Labelled, Rows
+from natgrad.layers.supervised import Labelled, Rows
+from natgrad.models.network import kind as network_registry
+from natgrad.models.network import methods as network_methods
+from natgrad.models.network.figures import misclassified
 
 
 class Images(NamedTuple):

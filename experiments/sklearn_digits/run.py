@@ -26,7 +26,7 @@ def kinds() -> dict:
     """Each kind of features: its estimator and its grid."""
     from sklearn.neural_network import BernoulliRBM
 
-    from natgrad.sklearn import HelmholtzMachine
+    from natgrad.models.helmholtz.estimator import HelmholtzMachine
 
     machine = HelmholtzMachine(layers=(UNITS,), epochs=EPOCHS, batch_size=32, posterior_samples=50)
     rbm = BernoulliRBM(n_components=UNITS, n_iter=EPOCHS, batch_size=32)

@@ -6,11 +6,11 @@ from typing import Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "train": "natgrad.training",
-    "load": "natgrad.training",
-    "resume": "natgrad.training",
-    "Run": "natgrad.training",
-    "minimize": "natgrad.minimizing",
+    "train": "natgrad.training.run",
+    "load": "natgrad.training.run",
+    "resume": "natgrad.training.run",
+    "Run": "natgrad.training.run",
+    "minimize": "natgrad.relax.minimize",
     "InputError": "natgrad.errors",
 }
 __all__ = ["InputError", "Run", "load", "minimize", "resume", "train"]

@@ -21,15 +21,8 @@ from jaxtyping import Array
 
 from natgrad.core import Model
 from natgrad.errors import InputError
-from natgrad.metrics.curvature import Metric, fisher, gauss_newton, hessian, monte_carlo_fisher
-from natgrad.metrics.empirical import (
-    centred_covariance,
-    squared_gradients,
-    squared_sums,
-    uncentred_covariance,
-)
-from natgrad.models.outputs import Law, enumerated, linear, natural, sigmoid, softmax
-from natgrad.objectives.supervised import (
+from natgrad.layers.outputs import Law, enumerated, linear, natural, sigmoid, softmax
+from natgrad.layers.supervised import (
     Network,
     Rows,
     Task,
@@ -38,6 +31,13 @@ from natgrad.objectives.supervised import (
     check_parameters,
     check_scalar,
     loss,
+)
+from natgrad.metrics.curvature import Metric, fisher, gauss_newton, hessian, monte_carlo_fisher
+from natgrad.metrics.empirical import (
+    centred_covariance,
+    squared_gradients,
+    squared_sums,
+    uncentred_covariance,
 )
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from natgrad.models import networks, outputs
-from natgrad.objectives.supervised import Rows, Task
+from natgrad.layers import networks, outputs
+from natgrad.layers.supervised import Rows, Task
 
 
 def heteroscedastic():

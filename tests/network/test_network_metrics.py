@@ -20,9 +20,9 @@ from network_cases import (
 )
 
 from natgrad.errors import InputError
+from natgrad.layers import outputs
+from natgrad.layers.supervised import Rows, Task, loss
 from natgrad.metrics import curvature, empirical
-from natgrad.models import outputs
-from natgrad.objectives.supervised import Rows, Task, loss
 
 KEY = jax.random.key(0)
 METRICS = {

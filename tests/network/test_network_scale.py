@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import pytest
 
 from natgrad.core import TAKEN
+from natgrad.layers import networks, outputs
+from natgrad.layers.supervised import Labelled, Rows, Task
 from natgrad.metrics import curvature, empirical
-from natgrad.models import networks, outputs
-from natgrad.objectives.supervised import Labelled, Rows, Task
-from natgrad.updates import presets
+from natgrad.models.network import presets
 
 SIZES = (1000, 2000, 2000, 2000, 10)  # ten million parameters
 TASK = Task(networks.perceptron(), outputs.softmax())

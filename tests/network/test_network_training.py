@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config, network_registry
+from natgrad import config
 from natgrad.cli.main import main
 from natgrad.data import load
 from natgrad.errors import InputError
-from natgrad.measure import evaluate_run, sample_run
-from natgrad.objectives import examples
+from natgrad.models.helmholtz.measure import evaluate_run, sample_run
+from natgrad.models.network import examples
+from natgrad.models.network import kind as network_registry
 from natgrad.records import folder
 from natgrad.report.making import report_runs
 

@@ -10,14 +10,15 @@ from network_cases import LAWS, mlp, odd, odd_parameters, printed_metric, proble
 
 from natgrad.core import TAKEN
 from natgrad.errors import InputError
+from natgrad.layers import networks, outputs
+from natgrad.layers.supervised import Labelled, Rows, Task, loss, supervised
 from natgrad.metrics import curvature, empirical, units
 from natgrad.metrics.blocks import split
-from natgrad.models import networks, outputs
-from natgrad.objectives.supervised import Labelled, Rows, Task, loss, supervised
+from natgrad.models.network import presets
 from natgrad.solvers import whole
 from natgrad.solvers.direct import direct
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
-from natgrad.updates import lengths, presets, reduction
+from natgrad.updates import lengths, reduction
 from natgrad.updates.reduction import Line
 from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner
 

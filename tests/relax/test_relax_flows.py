@@ -4,15 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natgrad import flows
 from natgrad.errors import InputError
 from natgrad.families import chart, gaussian
 from natgrad.families.gaussian_charts import deviation_chart
 from natgrad.families.independence import Independence, probability_chart
 from natgrad.families.interactions import pairwise
-from natgrad.objectives.relaxation import enumerated, gaussian_expectation
+from natgrad.geometry import flows
 from natgrad.relax import examples
 from natgrad.relax.expressions import parse
+from natgrad.relax.relaxation import enumerated, gaussian_expectation
 
 TOY = parse("x1 + 2 x2 + 3 x1 x2")
 MEMBER = Independence(2)

@@ -10,7 +10,7 @@ from laws import FAMILIES, support
 
 from natgrad.errors import InputError
 from natgrad.families.categorical import Categorical
-from natgrad.objectives import relaxation
+from natgrad.relax import relaxation
 
 TOY = relaxation.polynomial({(0,): 1.0, (1,): 2.0, (0, 1): 3.0})
 

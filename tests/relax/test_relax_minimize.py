@@ -7,9 +7,9 @@ import pytest
 
 import natgrad
 from natgrad.errors import InputError
-from natgrad.objectives.relaxation import polynomial
 from natgrad.relax import Search, functions, loop
 from natgrad.relax.plan import from_json, make
+from natgrad.relax.relaxation import polynomial
 
 
 def bowl(x):

@@ -245,7 +245,7 @@ def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:
 def test_a_gallery_keeps_the_same_dreams_thinned_over_the_whole(tmp_path: Path) -> None:
     import jax
 
-    from natgrad.models.helmholtz import helmholtz
+    from natgrad.models.helmholtz.machine import helmholtz
 
     model = helmholtz(jax.random.key(0), (4, 3))
     for step in range(0, 10 * gallery.KEPT + 10, 10):

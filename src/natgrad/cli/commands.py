@@ -48,7 +48,7 @@ def train(
     if dry_run:
         return _show_config(settings, json=json)
     from natgrad.records.folder import fresh
-    from natgrad.training import run_config
+    from natgrad.training.run import run_config
 
     events = (out or fresh(settings)) if tensorboard else None
     with watched(settings.training.epochs, events, quiet=quiet) as watch:
@@ -90,7 +90,7 @@ def evaluate(
     memory_mb
         Memory for the samples held at a time.
     """
-    from natgrad.measure import evaluate_run
+    from natgrad.models.helmholtz.measure import evaluate_run
 
     return _print(
         evaluate_run(run, samples=samples, rows=rows, seed=seed, memory_mb=memory_mb),
@@ -115,7 +115,7 @@ def fisher(
     out
         The picture; by default fisher.png in the run folder.
     """
-    from natgrad.measure import fisher_run
+    from natgrad.models.helmholtz.measure import fisher_run
 
     _print(fisher_run(run, rows=rows, seed=seed, out=out), json=json, title=str(run), show=_table_of_layers)
 

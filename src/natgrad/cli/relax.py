@@ -87,7 +87,7 @@ def minimize(
     out
         A folder for the search; a search that is already there is continued, with the budget given now.
     """
-    from natgrad.minimizing import proceed
+    from natgrad.relax.minimize import proceed
     from natgrad.relax.runs import Watch, begin, finish
 
     chosen = choices or Choices()

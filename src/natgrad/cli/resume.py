@@ -31,7 +31,7 @@ def resume(
             "train anew with the others"
         )
     from natgrad.records.folder import open_run
-    from natgrad.training import resume_run
+    from natgrad.training.run import resume_run
 
     total = epochs if epochs is not None else open_run(run)[1].training.epochs
     with commands.watched(total, run if tensorboard else None, quiet=quiet) as watch:

@@ -50,7 +50,7 @@ def sample(
         raise InputError(
             "--mask needs --given: expected the image whose part is hidden, such as --given test:0"
         )
-    from natgrad.measure import complete_run, sample_run
+    from natgrad.models.helmholtz.measure import complete_run, sample_run
 
     if given is None:
         result = sample_run(run, number=DREAMS if number is None else number, seed=seed, out=out)

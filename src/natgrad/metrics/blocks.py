@@ -9,7 +9,7 @@ times the row's weight. A metric knows nothing of damping or of solvers.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natgrad.models.bernoulli import Layer
+from natgrad.layers.bernoulli import Layer
 from natgrad.tree import pytree
 
 

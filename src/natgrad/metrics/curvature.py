@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad import tree
 from natgrad.core import Model
 from natgrad.errors import InputError
-from natgrad.objectives.supervised import Rows, Task, check_outputs, check_parameters, loss
+from natgrad.layers.supervised import Rows, Task, check_outputs, check_parameters, loss
 
 Bend = Callable[[Array, Any, Array], Array]
 Spread = Callable[[Array, Any], Array]

@@ -16,8 +16,8 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Model
+from natgrad.layers.supervised import Rows, Task, check_outputs, check_parameters, loss
 from natgrad.metrics.curvature import Metric, Operator, cut, needs_targets, of_scores, row_weights
-from natgrad.objectives.supervised import Rows, Task, check_outputs, check_parameters, loss
 
 Diagonal = Callable[[PRNGKeyArray, Task, Model, Rows], Model]
 

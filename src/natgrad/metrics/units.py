@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.errors import InputError
+from natgrad.layers.bernoulli import Layer
+from natgrad.layers.networks import Activation, Perceptron, trace
+from natgrad.layers.outputs import Law
 from natgrad.metrics.blocks import UnitBlocks
-from natgrad.models.bernoulli import Layer
-from natgrad.models.networks import Activation, Perceptron, trace
-from natgrad.models.outputs import Law
 
 UnitMetric = Callable[[PRNGKeyArray, Law, Activation, Perceptron, Array], tuple[UnitBlocks, ...]]
 

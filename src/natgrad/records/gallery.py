@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad import generator
-from natgrad.models.helmholtz import Helmholtz, dream
+from natgrad.layers import generator
+from natgrad.models.helmholtz.machine import Helmholtz, dream
 from natgrad.records.folder import write
 from natgrad.records.state import opened
 

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad import flows
 from natgrad.families import gaussian
 from natgrad.families.categorical import Categorical
 from natgrad.families.gaussian_charts import deviation_chart
-from natgrad.objectives.relaxation import log_likelihood, polarization
+from natgrad.geometry import flows
 from natgrad.relax.figures import Panel, render
+from natgrad.relax.relaxation import log_likelihood, polarization
 
 MEAN, DEVIATION = 0.4, 0.5  # of the data whose likelihood is climbed
 

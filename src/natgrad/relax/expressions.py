@@ -3,7 +3,7 @@
 import re
 
 from natgrad.errors import InputError
-from natgrad.objectives.relaxation import Polynomial, polynomial
+from natgrad.relax.relaxation import Polynomial, polynomial
 
 _TERM = re.compile(r"([+-]?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)?((?:\s*\*?\s*x\d*(?:\s*(?:\^|\*\*)\s*\d+)?)*)\s*")
 _FACTOR = re.compile(r"x(\d*)(?:\s*(?:\^|\*\*)\s*(\d+))?")

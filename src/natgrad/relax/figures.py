@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad import flows
 from natgrad.errors import InputError
 from natgrad.families import chart, family, gaussian
 from natgrad.families.gaussian_charts import deviation_chart, moment_chart
 from natgrad.families.independence import Independence
-from natgrad.objectives.relaxation import Polynomial, enumerated, gaussian_expectation, moment
+from natgrad.geometry import flows
 from natgrad.relax.expressions import parse
+from natgrad.relax.relaxation import Polynomial, enumerated, gaussian_expectation, moment
 
 VANILLA, NATURAL = "#1f5fbf", "#c8321e"
 FAMILIES = ("bernoulli", "gaussian")

@@ -6,12 +6,12 @@ import numpy as np
 
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
-from natgrad.evaluate.monitor import held_out
 from natgrad.evaluate.pictures import grid
+from natgrad.models.helmholtz.monitor import held_out
 from natgrad.records import gallery
 from natgrad.report.png import data_uri
 from natgrad.report.reading import Record
-from natgrad.training import load
+from natgrad.training.run import load
 
 PAIRS, COLUMNS = 20, 10
 TOPS = {"means": 255, "samples": 1}  # the byte that means one

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, Int
 
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
-from natgrad.models.bernoulli import Layer
 
 Factor = Any
 Damping = Float[Array, " out"]

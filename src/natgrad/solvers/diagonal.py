@@ -2,8 +2,8 @@
 
 import jax
 
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solver, one_by_one
 
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import jax.scipy.linalg as linalg
 from jaxtyping import Array, Float
 
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, join, split
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solver, one_by_one
 
 

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
 from natgrad.solvers.direct import inverse
 

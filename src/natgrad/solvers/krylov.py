@@ -17,9 +17,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natgrad import stacks
+from natgrad.layers import stacks
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks, join, split
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
 from natgrad.solvers.samples import System, quotient, solve_in_samples
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping
 from natgrad.solvers.dual import gram
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks
-from natgrad.models.bernoulli import Layer
 from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
 
 RANK = 16

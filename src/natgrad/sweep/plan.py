@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from natgrad import config
 from natgrad.data import load as load_data
 from natgrad.errors import InputError, unknown
-from natgrad.limits import check
+from natgrad.training.checks import check
 
 MOST = 10_000  # settings of a grid: more are a mistake
 

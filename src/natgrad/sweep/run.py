@@ -14,13 +14,13 @@ from typing import IO, Any
 
 from natgrad import config
 from natgrad.errors import InputError
-from natgrad.interrupts import Interrupted
 from natgrad.records import folder
 from natgrad.sweep import plan as plans
 from natgrad.sweep.plan import Plan, Setting
 from natgrad.sweep.pool import Pool, Trial, cores
 from natgrad.sweep.search import Search
 from natgrad.sweep.table import compare, judged, write
+from natgrad.training.signals import Interrupted
 
 Say = Callable[[str], None]
 

@@ -31,7 +31,8 @@ class Orphan:
 
 def train(folder: Path, settings: dict[str, Any]) -> None:
     """Train a trial, or go on with it where it was left."""
-    from natgrad import config, training
+    from natgrad import config
+    from natgrad.training import run as training
 
     if (folder / "config.toml").exists():
         training.resume_run(folder, watch=Orphan())

@@ -17,9 +17,9 @@ from jaxtyping import Array, Float
 
 from natgrad import tree
 from natgrad.core import Estimate
-from natgrad.models import bernoulli
-from natgrad.models.helmholtz import Helmholtz
-from natgrad.objectives.phases import Phases
+from natgrad.layers import bernoulli
+from natgrad.models.helmholtz.machine import Helmholtz
+from natgrad.models.helmholtz.phases import Phases
 from natgrad.tree import map_layers
 
 Adapt = Callable[[Array, Array, Helmholtz, Estimate, Helmholtz, Array], Array]

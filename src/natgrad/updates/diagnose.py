@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natgrad import stacks, tree
+from natgrad import tree
 from natgrad.core import Info
+from natgrad.layers import stacks
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks, scaled
-from natgrad.models.bernoulli import Layer
 from natgrad.updates import truncated_newton
 from natgrad.updates.natural import Evidence
 

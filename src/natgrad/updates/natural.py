@@ -15,12 +15,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Direction, Estimate
+from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, scaled
-from natgrad.metrics.per_unit import Fisher, Metric
-from natgrad.models import helmholtz
-from natgrad.models.bernoulli import Layer
-from natgrad.models.helmholtz import Helmholtz
-from natgrad.objectives.phases import Phases
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz.fisher import Fisher, Metric
+from natgrad.models.helmholtz.machine import Helmholtz
+from natgrad.models.helmholtz.phases import Phases
 from natgrad.solvers.choice import Choice
 from natgrad.solvers.contract import Factor, Solution, Solver, solve_layers
 from natgrad.updates.damping import Adapt

@@ -8,7 +8,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Direction, Estimate, Model
-from natgrad.models.helmholtz import Helmholtz
+from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.updates.natural import Evidence, fisher_length
 
 

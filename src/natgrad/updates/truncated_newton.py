@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Direction, Estimate, Model
+from natgrad.layers.supervised import Labelled, Rows, Task, loss
 from natgrad.metrics.curvature import Metric, Operator, fisher, mean_diagonal
 from natgrad.metrics.empirical import Diagonal
-from natgrad.objectives.supervised import Labelled, Rows, Task, loss
 from natgrad.solvers.truncated import conjugate_gradient
 from natgrad.solvers.whole import FAILED, Solution, Solve, System
 from natgrad.updates.lengths import Length, learning_rate

@@ -1,0 +1,1 @@
+"""What models are made of: Bernoulli layers, networks, output distributions, random numbers."""

@@ -1,0 +1,163 @@
+"""Output laws p(t | r): what a network's outputs r, before any activation, say about a target t.
+
+A law is what makes a deterministic network a probabilistic model, and thereby gives it a metric.
+Its Fisher information with respect to r is small, one matrix M per row [revisiting eq. 9-11]:
+
+    linear     t ~ N(r, beta^2)            M = beta^{-2} I     (printed as beta^2: see docs/errata.md)
+    sigmoid    t ~ Bernoulli(sigmoid(r))   M = diag(y (1 - y))
+    softmax    t ~ Categorical(softmax r)  M = diag(y) - y y^T
+
+Rows are the first axis of r; all other axes belong to the row. Any other law can be given: its
+log-probability and its M (`Law`), or only the log-probability where M follows from it (`natural`,
+`enumerated`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natgrad.errors import InputError
+from natgrad.layers import targets as expected
+
+Outputs = Float[Array, "row ..."]
+Targets = Any
+Check = Callable[[jax.ShapeDtypeStruct, Targets], None]
+
+
+def unchecked(outputs: jax.ShapeDtypeStruct, targets: Targets) -> None:
+    """Every target is as good as any other."""
+    del outputs, targets
+
+
+class Law(NamedTuple):
+    """The law of the targets given a network's outputs.
+
+    Args:
+        log_prob: log p(t | r), one number per row.
+        fisher: M v, row by row.
+        sample: targets drawn for given outputs; only Monte Carlo metrics need it.
+        root: S w with S S^T = M, w shaped like r; only sample space and per-unit blocks need it.
+        check: raises an InputError for targets that the law cannot produce.
+    """
+
+    log_prob: Callable[[Outputs, Targets], Float[Array, " row"]]
+    fisher: Callable[[Outputs, Outputs], Outputs]
+    sample: Callable[[PRNGKeyArray, Outputs], Targets] | None = None
+    root: Callable[[Outputs, Outputs], Outputs] | None = None
+    check: Check = unchecked
+
+
+def linear(beta: float = 1.0) -> Law:
+    """Gaussian targets around the outputs, with standard deviation beta [revisiting eq. 9, 23]."""
+    if not beta > 0:
+        raise InputError(f"beta is a standard deviation and must be positive, got {beta}")
+
+    def log_prob(r: Outputs, t: Targets) -> Array:
+        return -0.5 * per_row(((t - r) / beta) ** 2 + 2 * jnp.log(beta) + jnp.log(2 * jnp.pi))
+
+    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+        return r + beta * jax.random.normal(key, r.shape, r.dtype)  # ~ N(r, beta^2)
+
+    return Law(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real)
+
+
+def sigmoid() -> Law:
+    """Independent Bernoulli targets (or means in between) [revisiting eq. 10, 25]."""
+
+    def log_prob(r: Outputs, t: Targets) -> Array:
+        inside = (t >= 0) & (t <= 1)
+        return per_row(jnp.where(inside, t * r - jax.nn.softplus(r), jnp.nan))
+
+    def variance(r: Outputs) -> Outputs:
+        return jax.nn.sigmoid(r) * jax.nn.sigmoid(-r)  # exact in both tails, unlike y (1 - y)
+
+    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+        return jax.random.bernoulli(key, jax.nn.sigmoid(r)).astype(r.dtype)  # ~ Bernoulli(sigmoid(r))
+
+    return Law(
+        log_prob,
+        lambda r, v: variance(r) * v,
+        sample,
+        lambda r, w: jnp.sqrt(variance(r)) * w,
+        expected.probabilities,
+    )
+
+
+def softmax() -> Law:
+    """One of several classes, given by its number or as a row of probabilities [revisiting eq. 11, 27]."""
+
+    def log_prob(r: Outputs, t: Targets) -> Array:
+        logs = jax.nn.log_softmax(r)
+        if jnp.issubdtype(t.dtype, jnp.integer):
+            chosen = jnp.take_along_axis(logs, t[..., None], -1)[..., 0]
+            return per_row(jnp.where((t >= 0) & (t < r.shape[-1]), chosen, jnp.nan))
+        return per_row(t * logs)
+
+    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+        return jax.random.categorical(key, r)  # ~ Categorical(softmax(r))
+
+    def fisher(r: Outputs, v: Outputs) -> Outputs:
+        y = jax.nn.softmax(r)
+        return y * (v - (y * v).sum(-1, keepdims=True))
+
+    def root(r: Outputs, w: Outputs) -> Outputs:
+        y = jax.nn.softmax(r)
+        half = jnp.exp(0.5 * jax.nn.log_softmax(r))
+        return half * w - y * (half * w).sum(-1, keepdims=True)
+
+    return Law(log_prob, fisher, sample, root, expected.classes)
+
+
+def natural(
+    log_prob: Callable[[Outputs, Targets], Array],
+    *,
+    reference: Callable[[Outputs], Targets] = jnp.zeros_like,
+    sample: Callable[[PRNGKeyArray, Outputs], Targets] | None = None,
+    check: Check = unchecked,
+) -> Law:
+    """An exponential family whose natural parameters are the outputs: M = -d^2 log p / dr^2, whatever t.
+
+    `reference` makes some target for the outputs, at which the derivative is taken.
+
+    >>> poisson = natural(lambda r, t: per_row(t * r - jnp.exp(r) - jax.lax.lgamma(t + 1)))
+    >>> float(poisson.fisher(jnp.log(jnp.array([[3.0]])), jnp.ones((1, 1)))[0, 0])
+    3.0
+    """
+
+    def fisher(r: Outputs, v: Outputs) -> Outputs:
+        slope = jax.grad(lambda at: -log_prob(at, reference(r)).sum())
+        return jax.jvp(slope, (r,), (v,))[1]
+
+    return Law(log_prob, fisher, sample, None, check)
+
+
+def enumerated(
+    log_prob: Callable[[Outputs, Targets], Array], support: Array, *, check: Check = unchecked
+) -> Law:
+    """A law over the few values of `support`, its first axis: M = sum_t p(t | r) s s^T, s = d log p / dr."""
+
+    def scores(r: Outputs) -> tuple[Array, Array]:
+        def one(t: Array) -> tuple[Array, Array]:
+            rows = jnp.broadcast_to(t, (r.shape[0], *t.shape))
+            value, pull = jax.vjp(lambda at: log_prob(at, rows), r)
+            return value, pull(jnp.ones_like(value))[0]
+
+        return jax.vmap(one)(support)
+
+    def fisher(r: Outputs, v: Outputs) -> Outputs:
+        logs, score = scores(r)
+        weights = jnp.exp(logs) * jax.vmap(lambda s: per_row(s * v))(score)
+        return jnp.einsum("tr,tr...->r...", weights, score)
+
+    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+        return support[jax.random.categorical(key, scores(r)[0].T)]  # ~ p(t | r)
+
+    return Law(log_prob, fisher, sample, None, check)
+
+
+def per_row(values: Float[Array, "row ..."]) -> Float[Array, " row"]:
+    """The sum over all axes but the first."""
+    return values.reshape(values.shape[0], -1).sum(axis=1)

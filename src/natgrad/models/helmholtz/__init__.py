@@ -1,0 +1,1 @@
+"""Helmholtz machines: two sigmoid belief networks over the same units."""

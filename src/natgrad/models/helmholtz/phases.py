@@ -1,0 +1,116 @@
+"""The two phases that every wake-sleep method is made of.
+
+Wake: hidden states drawn by recognition from data teach generation, and with importance weights
+also recognition. Sleep: dreams drawn by generation teach recognition. The methods differ only in
+the weights of the wake samples and in the shares of the two lessons for recognition:
+
+    method                  weights of the wake samples      q-wake share    q-sleep share
+    wake-sleep              1/S                              0               1
+    reweighted wake-sleep   w / sum w            [nrws eq. 9]     1/2             1/2
+    bidirectional           sqrt w / sum sqrt w              1               0
+
+All gradients are means over data rows and dreams, so that a learning rate does not depend on the
+batch size or on the number of samples.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natgrad import tree
+from natgrad.core import Estimate, Objective, stateless
+from natgrad.layers import bernoulli
+from natgrad.layers.bernoulli import Coding, Layer, Values, flat, spread, stored
+from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz.machine import Helmholtz, Pass
+from natgrad.tree import map_layers
+
+Weights = Float[Array, "sample row"]
+
+
+class Phases(NamedTuple):
+    """The draws of one step. `weights` are those of the wake samples, summing to one for every row."""
+
+    wake: Pass
+    weights: Weights
+    dreams: Pass
+
+
+class Shares(NamedTuple):
+    """How much of each lesson recognition takes, and the baseline of q-wake's weights (times 1/S)."""
+
+    wake: float
+    sleep: float
+    baseline: float = 1.0
+
+
+def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares) -> Objective:
+    """The objective of a wake-sleep method; a batch is an array [visible, row] in the model's coding.
+
+    Dreams that nothing uses (no sleep, no metric over dreams) are dead code once compiled.
+    """
+
+    def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
+        key_wake, key_dream = jax.random.split(key)
+        wake = helmholtz.wake(key_wake, model, batch, samples, shared=True)
+        dreams = helmholtz.dream(key_dream, model, samples, batch.shape[1])
+        log_weights = helmholtz.log_weights(model, wake, shared=True)
+        drawn = Phases(wake, weigh(log_weights), dreams)
+        value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=0) - jnp.log(samples))
+        effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=0))
+        return Estimate(value, gradient(model, drawn, shares), drawn, {"effective_samples": effective})
+
+    return stateless(estimate)
+
+
+def sleep_only(samples: int, share: float) -> Objective:
+    """The sleep phase alone: recognition learns from dreams, generation rests."""
+
+    def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
+        dreams = helmholtz.dream(key, model, samples, batch.shape[1])
+        even = jnp.full((samples, batch.shape[1]), 1 / samples, batch.dtype)
+        taught = _recognition(model, dreams, share * even / batch.shape[1])  # [nrws eq. 11]
+        rest = tree.zeros((model.prior, model.generation))
+        value = -jnp.mean(helmholtz.log_recognition(model, dreams))
+        return Estimate(value, Helmholtz(*rest, taught, model.coding), Phases(dreams, even, dreams), {})
+
+    return stateless(estimate)
+
+
+def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
+    """The loss gradient of a whole machine from the draws of both phases."""
+    samples, rows = drawn.weights.shape
+    prior, generation = _generation(model, drawn.wake, stored(drawn.weights / rows))
+    dreamt = shares.sleep / (samples * rows)
+    recognition = _recognition(model, drawn.dreams, jnp.asarray(dreamt))  # [nrws eq. 11]
+    if shares.wake:
+        weights = stored(shares.wake * (drawn.weights - shares.baseline / samples) / rows)
+        woken = _recognition(model, drawn.wake, weights)  # [nrws eq. 10]
+        recognition = jax.tree.map(jnp.add, woken, recognition) if shares.sleep else woken
+    return Helmholtz(prior, generation, recognition, model.coding)
+
+
+def _generation(model: Helmholtz, drawn: Pass, weights: Weights) -> tuple[Array, tuple[Layer, ...]]:
+    residuals = map_layers(_residual(model.coding, weights), drawn.generation, drawn.values)  # [nrws eq. 8]
+    layers = map_layers(bernoulli.gradient, drawn.values[1:], residuals[:-1])
+    return residuals[-1].sum(axis=(1, 2)), layers
+
+
+def _recognition(model: Helmholtz, drawn: Pass, weights: Array) -> tuple[Layer, ...]:
+    residuals = map_layers(_residual(model.coding, weights), drawn.recognition, drawn.values[1:])
+    return map_layers(bernoulli.gradient, drawn.values[:-1], residuals)
+
+
+def _residual(coding: Coding, weights: Array) -> Callable[[Values, Values], Values]:
+    """The gradient of -log p with respect to a logit, sigmoid(a) - y in either coding, times weights."""
+
+    def residual(logit: Values, value: Values) -> Values:
+        units, samples, rows = jnp.broadcast_shapes(logit.shape, value.shape)
+        chance = flat(spread(bernoulli.probability(logit), samples))
+        wrong = chance - flat(spread(coding.on(value), samples))
+        return (weights.reshape(-1) * wrong).reshape(units, samples, rows)
+
+    return residual

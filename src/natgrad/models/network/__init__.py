@@ -1,0 +1,1 @@
+"""Networks that learn targets from inputs: perceptrons, convolutional networks, autoencoders."""

@@ -1,1 +1,0 @@
-"""What is minimised: value, gradient and the draws behind them."""

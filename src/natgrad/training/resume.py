@@ -1,0 +1,137 @@
+"""Where a training begins: at step zero, or where a saved state left it.
+
+A run goes on from its newest good state. Two kinds of state are passed over: damaged ones, and the
+last of a training whose final evaluation a longer training would not have made (there the state
+saved just before it serves). With other epochs than before, schedules keep their length.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+import jax.numpy as jnp
+
+from natgrad import config
+from natgrad.data import Dataset
+from natgrad.data import load as load_data
+from natgrad.errors import InputError
+from natgrad.models.helmholtz import methods as registry
+from natgrad.records import folder
+from natgrad.records import state as states
+from natgrad.records.notes import Notes, Progress
+from natgrad.training.checks import learnt
+from natgrad.training.session import CUT, Session, is_over
+
+_log = logging.getLogger(__name__)
+
+
+def fresh(settings: config.Config) -> Session:
+    """A session at step zero; a user's own file by its full path, so that the run is good from anywhere."""
+    name = Path(settings.data.name)
+    if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
+        whole = settings.data.model_copy(update={"name": str(name.resolve())})
+        settings = settings.model_copy(update={"data": whole})
+    return Session.begin(settings, dataset(settings))
+
+
+def saved(place: Path, epochs: int | None) -> Session | None:
+    """The session of a run where it was left, its config and trace put right; None if it is finished."""
+    before = folder.open_run(place)[1]
+    settings = config.resolve({} if epochs is None else {"epochs": epochs}, place / "config.toml")
+    if not states.manifests(place) and sum(1 for _ in folder.trace(place)) <= 1:
+        session = Session.begin(settings, dataset(settings))  # killed before its first state: nothing is lost
+    else:
+        stored = _stored(place, settings)
+        if is_over(stored.notes.progress, settings):
+            _log.warning(_finished(place, settings, stored.notes.progress))
+            return None
+        session = _restored(stored, before, settings)
+    if epochs is not None:
+        _say_pace(place, session)
+    with folder.writing(place):
+        folder.cut(place, session.progress.rows)
+        if session.settings != before:
+            folder.write(place / "config.toml", config.dump(session.settings))
+    return session
+
+
+def dataset(settings: config.Config) -> Dataset:
+    """The data of a config."""
+    chosen = settings.data
+    return load_data(
+        chosen.name,
+        binarize=chosen.binarize,
+        split_seed=chosen.split_seed,
+        image_shape=chosen.image_shape,
+    )
+
+
+def _stored(place: Path, settings: config.Config) -> states.Stored:
+    """The state to go on from."""
+    stored = states.newest(place, lambda content: _going_on(Notes.read(content), settings))
+    at, asked = stored.notes.progress, settings.training.epochs
+    if at is None:
+        raise InputError(
+            f"the state of {place} was written by natgrad 0.1.0 and is too small to go on from; "
+            "train it again"
+        )
+    if (at.epoch, at.position) > (asked, 0):
+        least = at.epoch + (at.position > 0)
+        raise InputError(
+            f"epochs: expected at least the {least} that {place} has begun, got {asked}; give more --epochs"
+        )
+    return stored
+
+
+def _restored(stored: states.Stored, before: config.Config, settings: config.Config) -> Session:
+    found = dataset(settings)
+    if stored.notes.checksums != found.split["checksums"]:
+        raise InputError(
+            f"the data {settings.data.name} are no longer those that {stored.folder} was trained on; "
+            "restore them, or train anew"
+        )
+    return Session.restore(_keeping_pace(before, settings, found), found, stored)
+
+
+def _going_on(notes: Notes | None, settings: config.Config) -> Notes | None:
+    """Notes of a state to go on from: not those after an evaluation that a longer training would not make."""
+    if notes is None or notes.progress is None:
+        return notes
+    at = notes.progress
+    ended = at.position == 0 and at.recorded == at.epoch and at.epoch % settings.evaluation.every
+    return None if ended and at.epoch != settings.training.epochs else notes
+
+
+def _keeping_pace(before: config.Config, settings: config.Config, found: Dataset) -> config.Config:
+    """The config in which schedules are as long as they were."""
+    chosen = settings.optimizer
+    scheduled = chosen.schedule != "constant" or settings.metric.final_damping is not None
+    if settings.training.epochs == before.training.epochs or chosen.decay_steps or not scheduled:
+        return settings
+    steps = learnt(settings, found) // before.training.batch_size * before.training.epochs
+    optimizer = chosen.model_copy(update={"decay_steps": max(steps, 1)})
+    return settings.model_copy(update={"optimizer": optimizer})
+
+
+def _say_pace(place: Path, session: Session) -> None:
+    """A longer training whose learning rate has come to its end hardly moves: its user should know."""
+    chosen, steps = session.settings.optimizer, session.total
+    if not chosen.decay_steps or chosen.decay_steps >= steps:
+        return
+    schedule = registry.learning_rate(chosen, steps)
+    rate, last = (float(schedule(jnp.asarray(at))) for at in (chosen.decay_steps, steps))
+    if rate == last < chosen.learning_rate:
+        _log.warning(
+            "the learning rate of %s stays at %.3g from step %d of %d on, where its schedule ends; "
+            "for a longer schedule train anew, with --epochs %d",
+            *(place, rate * CUT**session.progress.divergences, chosen.decay_steps, steps),
+            session.settings.training.epochs,
+        )
+
+
+def _finished(place: Path, settings: config.Config, at: Progress) -> str:
+    if at.epoch < settings.training.epochs:
+        return f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
+    return (
+        f"{place} is finished after {at.epoch} epochs: nothing to do; give more --epochs to train it further"
+    )
