@@ -5,54 +5,148 @@
 A stateless stage is a plain function; a stateful one a NamedTuple of pure functions. Keys come
 first, then what is carried, then the model, then the data. A model is a frozen pytree whose
 leaves are exactly its trainable arrays, so that a gradient has the model's own type. Every
-gradient is of a loss to be *minimised*. Steps are pure and never jit themselves.
+gradient is of a loss to be *minimized*. Steps are pure and never jit themselves.
 
-Arrays are *units-major*: `[unit, sample, row]`, where `row` counts data points and `sample` the
-draws made for each. An axis of length one stands for "the same for all".
+Settings, and what else the command line needs to know of a kind of model without importing JAX, are
+in its `Spec` (`natgrad.models.registry`).
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 
-Model = Any
+Model = Any  # a pytree of trainable arrays, or the part of one that a direction moves
 Carry = Any
 Batch = Any
+Samples = Any
+Factor = Any
+Damping = Any  # a number, or a tree of them where an operator has one for every unit
+Numbers = dict[str, Float[Array, "..."]]
 
 
 class Estimate(NamedTuple):
-    """Value and gradient of an objective at a model, and what was drawn to get them."""
+    """Value and gradient of an objective at a model, and what was drawn to get them.
+
+    `after` is zero, but known only when the LAPACK calls made so far in the step are done: side by side
+    they can wait for each other for ever, so every call depends on the one before.
+    """
 
     value: Float[Array, ""]
     gradient: Model
-    samples: Any
-    diagnostics: dict[str, Float[Array, ""]]
+    samples: Samples
+    diagnostics: Numbers
+    after: Float[Array, ""] | float = 0.0
 
 
 class Objective(NamedTuple):
-    """What is minimised. `stateless` wraps the many that carry nothing from step to step."""
+    """What is minimized. `stateless` wraps the many that carry nothing from step to step.
 
-    init: Callable[[PRNGKeyArray, Model], Carry]
+    `init` sees a batch of which only the shapes count. `revalue` is the loss as a function of the model
+    for samples that stay as they are: its gradient at the model of an estimate is the estimate's.
+    """
+
+    init: Callable[[PRNGKeyArray, Model, Batch], Carry]
     estimate: Callable[[PRNGKeyArray, Carry, Model, Batch], tuple[Estimate, Carry]]
+    revalue: Callable[[Model, Samples], Float[Array, ""]] | None = None
+
+
+class Product(NamedTuple):
+    """An operator made ready for products. Where it has a factor, F = R^T R with one row for each sample.
+
+    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T; `samples` says how many rows there are. R itself
+    is never stored. `diagonal` is that of F, or an estimate of it.
+    """
+
+    mv: Callable[[Model], Model]
+    diagonal: Callable[[], Model] | None = None
+    push: Callable[[Model], Float[Array, " sample"]] | None = None
+    pull: Callable[[Float[Array, " sample"]], Model] | None = None
+    gram: Callable[[], Float[Array, "sample sample"]] | None = None
+    samples: int = 0
+
+
+class Operator(Protocol):
+    """A symmetric positive semi-definite map on a model or a part of one, as a pytree: it can be carried."""
+
+    def bind(self) -> Product:
+        """The operator, linearized once, for any number of products."""
+
+    def mean_diagonal(self, key: PRNGKeyArray, like: Model) -> Damping:
+        """The mean of its diagonal: one number, or one for every block."""
+
+
+class Metric(NamedTuple):
+    """From a model and samples to its Fisher operator; what is carried are averages, if any.
+
+    A metric knows nothing of damping or of solvers.
+    """
+
+    init: Callable[[PRNGKeyArray, Model, Samples], Carry]
+    measure: Callable[[PRNGKeyArray, Carry, Model, Samples], tuple[Any, Carry]]
+
+
+class Solution(NamedTuple):
+    """The solution x of (damping I + F) x = g.
+
+    `curvature` is x^T F x; `result` indexes `natgrad.solvers.results.SOLVED`; `residual` is what is left of g, as a
+    share of it (nan where nobody looked). `iterates`, where kept for back-tracking, are [slot, ...] per leaf, of
+    which the first `kept` are filled.
+    """
+
+    value: Model
+    curvature: Float[Array, ""]
+    iterations: Int[Array, ""]
+    result: Int[Array, ""]
+    residual: Float[Array, ""]
+    iterates: Any = None
+    kept: Int[Array, ""] | int = 0
+
+
+class Solver(NamedTuple):
+    """A way to solve: `prepare` once per metric, `solve` once per gradient.
+
+    A factor may serve many gradients: that is all the K-step update is. `prepare` takes (operator, damping,
+    after) and returns the factor with the next `after` (see `Estimate`); `solve` takes (factor, gradient, guess).
+    """
+
+    prepare: Callable[[Any, Damping, Any], tuple[Factor, Any]]
+    solve: Callable[[Factor, Model, Model | None], Solution]
+
+
+class Step(NamedTuple):
+    """A direction found: the vector to be subtracted, how far, what is carried, and what may be described.
+
+    `length` is None where the learning rate decides; in several parts it is a tree prefix of the model. `sound`
+    is false where the solve failed: the step is then refused.
+    """
+
+    vector: Model
+    carry: Carry
+    evidence: Any = ()
+    length: Any = None
+    after: Float[Array, ""] | float = 0.0
+    sound: Any = True
 
 
 class Direction(NamedTuple):
     """How a gradient is measured: from an estimate to a direction of descent (metric, then solve).
 
-    `init` sees an estimate of which only the shapes count. `apply` also returns evidence: whatever
-    `diagnose` needs to describe the direction, at no cost where nobody asks. `keep` says what is carried
-    on after a step that was taken or refused, from what was carried before and after `apply`.
+    `init` sees an estimate of which only the shapes count. `keep` says what is carried after a step that was
+    taken or refused, from what was carried before and after `apply`. `describe` makes numbers of an `Info`
+    whose trees are those that the direction moves; they are computed only where they are asked for. A vector
+    has a number for every layer.
     """
 
     init: Callable[[PRNGKeyArray, Model, Estimate], Carry]
-    apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], tuple[Model, Carry, Any]]
+    apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], Step]
     keep: Callable[[Array, Carry, Carry], Carry] = lambda taken, before, after: tree.select(
         taken, after, before
     )
+    describe: Callable[["Info"], Numbers] = lambda info: {}
 
 
 class State(NamedTuple):
@@ -65,13 +159,21 @@ class State(NamedTuple):
     steps: Int[Array, ""]
     average: Model = ()
 
+    @property
+    def used(self) -> Model:
+        """The model to be evaluated and used: the average, if one is kept."""
+        return self.model if self.average == () else self.average
+
 
 class Info(NamedTuple):
-    """What a reader may want of one step. `result` indexes `RESULTS`; `shaped` is the optimiser's result."""
+    """What a reader may want of one step. `result` indexes `RESULTS`; `shaped` is the optimizer's result.
+
+    `scale` times `shaped` was added to the model: a number, or a tree prefix of the model.
+    """
 
     value: Float[Array, ""]
     result: Int[Array, ""]
-    diagnostics: dict[str, Float[Array, ""]]
+    diagnostics: Numbers
     gradient: Model
     direction: Model
     shaped: Model
@@ -89,51 +191,104 @@ class Algorithm(NamedTuple):
 
     init: Callable[[PRNGKeyArray, Model, Batch], State]
     step: Callable[[PRNGKeyArray, State, Batch], tuple[State, Info]]
+    describe: Callable[[Info], Numbers]
+
+
+class Pace(NamedTuple):
+    """The number of steps over which schedules run, and what every rate is multiplied by."""
+
+    steps: int
+    cut: float = 1.0
+
+
+class Sheet(NamedTuple):
+    """Pictures side by side: values in [0, 1], one row for each picture, and the shape of an image, if it is one."""
+
+    rows: Any  # [picture, value]
+    image_shape: tuple[int, int] | None = None
+    columns: int | None = None
+
+
+class Panel(NamedTuple):
+    """A section of a report: a sentence, and sheets by their captions."""
+
+    text: str
+    sheets: dict[str, Sheet]
 
 
 class Problem(NamedTuple):
-    """What a session trains: everything that depends on the model's family, made from a config and its data.
+    """What a session trains, made by a `Kind` from a config and its data.
 
     Attributes:
         fresh: a new model.
-        algorithm: the method of a config, for that many steps; the session cuts rates and lets samples grow.
         rows: what batches are drawn from, on the device; number: how many of them make an epoch.
         draw: (key, rows, order, position): batch number `position` of an epoch's order.
-        measure: what a row of the trace says of a model; always `valid_loss`, `valid_ll` and `test_ll`.
-        scale: the loss of a model that knows nothing; jumps of the loss are measured by it.
-        chunk: the steps of a chunk, for a number of samples.
-        outputs: how many outputs a network has; 0 for other models.
+        stages: ((epoch, stage), ...): what changes at which epoch, such as the number of samples; the first
+            is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not compared.
+        algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only: programs
+            are shared between trainings that have these in common.
+        rate: the learning rate of a pace, as a function of the step, for the reader.
+        operations: about how many a step takes in a stage.
+        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`.
+        measure: what a row of the trace says of a state; always `valid_loss`.
+        pictures: what the state looks like, by caption.
+        facts: what a run's environment should say of an `Info` of shapes, such as the solvers used.
     """
 
     fresh: Callable[[PRNGKeyArray], Model]
-    algorithm: Callable[[Any, int], Algorithm]
     rows: Any
     number: int
     draw: Callable[[PRNGKeyArray, Any, Array, Array], Batch]
-    measure: Callable[[Model], dict[str, Any]]
-    scale: float
-    chunk: Callable[[int], int]
-    outputs: int = 0
+    stages: tuple[tuple[int, Any], ...]
+    algorithm: Callable[[Any, Pace], Algorithm]
+    rate: Callable[[Pace], Callable[[Array], Any]]
+    operations: Callable[[Any], int]
+    ignorance: float
+    measure: Callable[[State], dict[str, Any]]
+    pictures: Callable[[State], dict[str, Sheet]] = lambda state: {}
+    facts: Callable[[Info], dict[str, Any]] = lambda info: {}
 
 
-TAKEN, NON_FINITE = 0, 1
+class Kind(NamedTuple):
+    """A kind of model, with JAX; its settings and its commands are in its `Spec`.
+
+    Attributes:
+        shape: (config, dataset): what of the data the model needs to be made again: the fields of the spec's `shape`.
+        fresh: (key, config, shape): a new model.
+        problem: (key, config, dataset): what a session trains; the key is that of evaluations.
+        trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by name.
+        panels: (run, dataset): sections of the report, by title.
+    """
+
+    shape: Callable[[Any, Any], Any]
+    fresh: Callable[[PRNGKeyArray, Any, Any], Model]
+    problem: Callable[[PRNGKeyArray, Any, Any], Problem]
+    trained: Callable[[Any, Any, Model, dict[str, Any]], Any]
+    panels: Callable[[Any, Any], dict[str, Panel]] = lambda run, dataset: {}
+
+
+TAKEN, NON_FINITE, UNSOLVED = 0, 1, 2
 RESULTS = {
     TAKEN: "the step was taken",
     NON_FINITE: "the loss or the step was not finite, and the step was not taken; lower the learning rate",
+    UNSOLVED: "the solve failed, and the step was not taken; raise the damping",
 }
 
 
-def stateless(estimate: Callable[[PRNGKeyArray, Model, Batch], Estimate]) -> Objective:
+def stateless(
+    estimate: Callable[[PRNGKeyArray, Model, Batch], Estimate],
+    revalue: Callable[[Model, Samples], Float[Array, ""]] | None = None,
+) -> Objective:
     """An objective that carries nothing between steps."""
 
-    def init(key: PRNGKeyArray, model: Model) -> Carry:
-        del key, model
+    def init(key: PRNGKeyArray, model: Model, batch: Batch) -> Carry:
+        del key, model, batch
         return ()
 
     def with_carry(key: PRNGKeyArray, carry: Carry, model: Model, batch: Batch) -> tuple[Estimate, Carry]:
         return estimate(key, model, batch), carry
 
-    return Objective(init, with_carry)
+    return Objective(init, with_carry, revalue)
 
 
 def steepest() -> Direction:
@@ -143,9 +298,9 @@ def steepest() -> Direction:
         del key, model, estimate
         return ()
 
-    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> tuple[Model, Carry, Any]:
+    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> Step:
         del key, model
-        return estimate.gradient, carry, ()
+        return Step(estimate.gradient, carry)
 
     return Direction(init, apply)
 

@@ -1,1 +1,1 @@
-"""The model families: frozen pytrees and pure functions."""
+"""Kinds of model, a folder each; `registry` finds them."""
