@@ -75,8 +75,12 @@ class Operator(Protocol):
     def bind(self) -> Product:
         """The operator, linearized once, for any number of products."""
 
-    def mean_diagonal(self, key: PRNGKeyArray, like: Model) -> Damping:
-        """The mean of its diagonal: one number, or one for every block."""
+    def mean_diagonal(self, key: PRNGKeyArray) -> Damping:
+        """The mean of its diagonal: one number, or some for every unit."""
+
+    @property
+    def like(self) -> Model:
+        """A tree shaped like the vectors that it takes."""
 
 
 class Metric(NamedTuple):

@@ -39,6 +39,7 @@ class Coding(NamedTuple):
 
 SIGNED = Coding(-1.0)
 BINARY = Coding(0.0)
+CODINGS = {"signed": SIGNED, "binary": BINARY}
 
 
 @pytree

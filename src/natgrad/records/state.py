@@ -36,6 +36,11 @@ class Stored(NamedTuple):
     notes: Any
     arrays: Any
 
+    def part(self, place: str) -> dict[str, np.ndarray]:
+        """The arrays below a place, by what follows it in their names."""
+        inside = [name for name in self.arrays.keys() if name.startswith(f"{place}.")]  # noqa: SIM118
+        return {name.removeprefix(f"{place}."): self.arrays.get_tensor(name) for name in inside}
+
     def fill(self, template: T) -> T:
         """Its arrays in the template's structure; arrays that the template does not name are left alone."""
         return _fill(template, self.arrays, self.folder)
