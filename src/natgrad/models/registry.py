@@ -54,6 +54,36 @@ class Column:
     final: bool = False
 
 
+COLUMNS = (
+    Column("epoch", "Epoch"),
+    Column("step", "Step"),
+    Column("seconds", "seconds", "s", final=True),
+    Column(
+        "train_loss",
+        "train loss",
+        "nats per row",
+        higher=False,
+        chart="Loss",
+        note="dashed: training, solid: validation",
+        final=True,
+    ),
+    Column("valid_loss", "valid loss", "nats per row", higher=False, chart="Loss", final=True),
+    Column("step_kl", "KL length of a step", "nats", log=True, note="half of step·F·step"),
+    Column("gradient_norm", "Gradient norm", log=True),
+    Column("direction_norm", "Direction norm", log=True, note="after the solve"),
+    Column("step_norm", "Step norm", log=True),
+    Column("cosine", "Cosine of gradient and direction"),
+    Column("solver_iterations", "Solver iterations"),
+    Column("residual", "Residual of the solve", log=True, note="relative"),
+    Column("damping", "Damping", log=True),
+    Column("rate", "Rate of the step", log=True),
+    Column("reduction_ratio", "Reduction ratio", note="actual over predicted fall of the loss"),
+    Column("steps_refused", "Steps refused", higher=False, note="not finite, not taken", final=True),
+    Column("divergences", "Divergences", higher=False, note="the training went back, with a smaller rate"),
+)
+"""What every trace holds, or may hold."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """A kind of model, or several that share a folder, without JAX.

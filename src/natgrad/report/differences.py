@@ -5,9 +5,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from natgrad.config import SHORT, Config, resolve
-
-FLAGS = {dotted: short for short, dotted in SHORT.items()}
+from natgrad.config import Config, resolve
+from natgrad.names import short_names
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -53,22 +52,20 @@ def command(config: Config, *, x64: bool = False) -> str:
     """
     usual = settings(resolve({}))
     told = {name: value for name, value in _chosen(config).items() if value != usual[name]} | unusual(config)
-    words = [word for name, value in told.items() for word in _flag(name, value)]
+    short = {dotted: short for short, dotted in short_names(config.model.kind).items()}
+    words = [word for name, value in told.items() for word in _flag(name, short.get(name), value)]
     return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
 
 
 def _chosen(config: Config) -> dict[str, Any]:
     """The settings that decide the defaults of others."""
-    return {
-        "model.kind": config.model.kind,
-        "method": config.method,
-        "optimizer.name": config.optimizer.name,
-    }
+    deciding = ("model.kind", "method", "optimizer.name")
+    return {name: value for name, value in settings(config).items() if name in deciding}
 
 
-def _flag(name: str, value: Any) -> list[str]:
+def _flag(name: str, short: str | None, value: Any) -> list[str]:
     text = _literal(value)
-    flag = f"--{FLAGS.get(name, name)}".replace("_", "-") if name in FLAGS else f"--{name}"
+    flag = f"--{name}" if short is None else f"--{short}".replace("_", "-")
     return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.defaults import MACHINE
+from natgrad.models.registry import DEFAULT
 from natgrad.report import differences
 from natgrad.report.markup import Child, Markup, join, tag
 from natgrad.report.reading import Record
@@ -44,7 +44,7 @@ def figures_of(record: Record) -> dict[str, Any]:
         "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
-    network = {"model": None if config.model.kind == MACHINE else config.model.kind}
+    network = {"model": None if config.model.kind == DEFAULT else config.model.kind}
     return measured | named | network | {"layers": list(config.model.layers), "seed": config.seed}
 
 

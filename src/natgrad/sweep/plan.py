@@ -10,11 +10,11 @@ import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from natgrad import config
+from natgrad import config, names
 from natgrad.data import load as load_data
 from natgrad.errors import InputError, unknown
 from natgrad.training.checks import check
@@ -59,7 +59,7 @@ def read(file: str | Path, overrides: Mapping[str, Any]) -> Plan:
     """The plan of a file, with settings by short or dotted name over it."""
     tree = config.read(file)
     section = _section(tree)
-    given = flat(tree) | {config.SHORT.get(name, name): value for name, value in overrides.items()}
+    given = flat(tree) | {names.short_names().get(name, name): value for name, value in overrides.items()}
     if section.trials is not None:
         plan = _searched(section, given)
     else:
@@ -88,10 +88,10 @@ def flat(tree: Mapping[str, Any], above: str = "") -> Setting:
     """
     found: Setting = {}
     for key, value in tree.items():
-        if not above and isinstance(value, dict) and key in SECTIONS:
+        if not above and isinstance(value, dict) and key in names.sections():
             found |= flat(value, f"{key}.")
         else:
-            found[config.SHORT.get(key, key) if not above else above + key] = value
+            found[names.short_names().get(key, key) if not above else above + key] = value
     return found
 
 
@@ -101,13 +101,14 @@ def values_of(name: str, value: Any) -> list[Any] | None:
     >>> values_of("seed", [1, 2]), values_of("model.layers", [8, 4]), values_of("model.layers", [[8, 4], [9]])
     ([1, 2], None, [[8, 4], [9]])
     """
-    if not isinstance(value, list) or _depth(value) <= DEPTHS.get(name, 0):
+    own = names.depths().get(name, 0)
+    if not isinstance(value, list) or _depth(value) <= own:
         return None
     if not value:
         raise InputError(
             f"{name}: expected at least one value in its list, got none; give some or leave it out"
         )
-    if DEPTHS.get(name, 0) and not all(isinstance(inner, list) for inner in value):
+    if own and not all(isinstance(inner, list) for inner in value):
         raise InputError(
             f"{name}: expected a list of lists, got {value!r}; put every alternative in brackets"
         )
@@ -213,24 +214,3 @@ def _explain(place: str, error: ValidationError, known: list[str]) -> InputError
 
 def _depth(value: Any) -> int:
     return 1 + max((_depth(inner) for inner in value), default=0) if isinstance(value, list) else 0
-
-
-def _depth_of(kind: Any) -> int:
-    """How many lists are inside each other in a setting of this type."""
-    inner = max((_depth_of(part) for part in get_args(kind)), default=0)
-    return inner + (get_origin(kind) is tuple)
-
-
-SECTIONS = [
-    name
-    for name, field in config.Config.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-]
-
-DEPTHS = {
-    f"{name}.{inner}": depth
-    for name in SECTIONS
-    for inner, field in config.Config.model_fields[name].annotation.model_fields.items()  # type: ignore[union-attr]
-    if (depth := _depth_of(field.annotation))
-}
-"""The settings that are lists themselves, and how deep."""

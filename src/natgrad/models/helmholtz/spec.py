@@ -1,0 +1,260 @@
+"""What is known of Helmholtz machines without JAX: settings by method, columns of the trace, commands.
+
+A line of `OBJECTIVES` and a line of `METRICS` say which settings a method reads.
+"""
+
+from itertools import pairwise
+from typing import Any, Literal
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from natgrad import sections
+from natgrad.errors import InputError
+from natgrad.models.memory import check_weights
+from natgrad.models.registry import Column, Spec
+from natgrad.sections import Section, setting, with_defaults
+
+Rows = Literal["dreams", "wake", "none"]
+STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
+
+
+class Data(sections.Data):
+    """Which data, how grey values become binary, and how rows are split."""
+
+    binarize: Literal["round", "resample"] | None = setting(
+        None, "Grey values are rounded once, or drawn again at every use.", unset="that of the data set"
+    )
+
+
+class Machine(sections.Model):
+    """The sizes of a Helmholtz machine, its coding and its initial values."""
+
+    layers: tuple[PositiveInt, ...] = setting(
+        (200, 100, 10), "Hidden sizes from the data upward.", min_length=1
+    )
+    coding: Literal["signed", "binary"] = setting("signed", "Units are in {-1,+1} or in {0,1}.")
+    weights: Literal["glorot-normal", "glorot-uniform", "lecun-normal"] = setting(
+        "glorot-normal", "The distribution of the initial weights."
+    )
+    bias: float = setting(-1.0, "The initial biases of all layers.")
+    prior_bias: float = setting(-1.0, "The initial biases of the top layer.")
+
+
+class Sampled(Section):
+    """How many samples an objective draws."""
+
+    samples: PositiveInt = setting(10, "Samples per row, S.")
+    growth: tuple[tuple[PositiveInt, PositiveInt], ...] = setting(
+        (), "Pairs (epoch, samples): from that epoch on, that many samples."
+    )
+
+
+class Sleeping(Section):
+    """What recognition learns from dreams."""
+
+    sleep_share: float = setting(1.0, "The share of dreams in what recognition learns from.", ge=0)
+    sleeps: PositiveInt = setting(1, "Sleep steps for every wake step.")
+
+
+class Weighted(Section):
+    """What recognition learns from weighted samples."""
+
+    baseline: bool = setting(
+        True, "Take 1/S from every weight in recognition's gradient, which lowers its variance."
+    )
+
+
+class WakeSleep(Sleeping, Sampled):
+    """The objective of wake-sleep."""
+
+
+class Reweighted(Sleeping, Weighted, Sampled):
+    """The objective of reweighted wake-sleep."""
+
+    wake_share: float = setting(0.5, "The share of weighted samples in what recognition learns from.", ge=0)
+
+
+class Bidirectional(Weighted, Sampled):
+    """The objective of bidirectional Helmholtz machines."""
+
+
+class Measured(Section):
+    """Which samples a Fisher block is estimated from."""
+
+    generation: Rows = setting(
+        "dreams", "The samples of generation's Fisher blocks; with none its direction is the gradient."
+    )
+    recognition: Rows = setting(
+        "dreams", "The samples of recognition's Fisher blocks; with none its direction is the gradient."
+    )
+    rows: int = setting(64, "Rows that a block is estimated from (0: all that a step draws).", ge=0)
+
+
+class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, Measured):
+    """A Fisher metric of which only the diagonal is used."""
+
+    final_damping: PositiveFloat | None = setting(
+        None, "The damping at the end of training; on the way it changes exponentially.", unset="the damping"
+    )
+    average: float = setting(0.0, "The decay of an average of metrics (0: none).", ge=0, lt=1)
+    gradient_decay: float = setting(
+        0.0, "The decay of an average of gradients, taken before the solve (0: none).", ge=0, lt=1
+    )
+
+
+class Blocks(sections.Iterative, Diagonal):
+    """A Fisher metric with a block for every unit."""
+
+    solver: Literal["auto", "direct", "dual", "shared", "cg", "diagonal"] = setting(
+        "auto",
+        "How blocks are solved: direct, dual exactly; auto, shared, cg nearly; diagonal drops the rest.",
+    )
+
+    @model_validator(mode="after")
+    def _averages_are_stored(self) -> "Blocks":
+        if self.average and self.solver not in STORED:
+            raise InputError(
+                f"metric.average needs a solver that keeps a matrix, {', '.join(STORED)}, got {self.solver}; "
+                "choose one of them, or leave metric.average out"
+            )
+        return self
+
+
+class PlainPart(Section):
+    """One of the two networks."""
+
+    rate: PositiveFloat | None = setting(
+        None, "The learning rate of this network alone.", unset="optimizer.learning_rate"
+    )
+
+
+class NaturalPart(PlainPart):
+    """One of the two networks, with a metric."""
+
+    damping: PositiveFloat | None = setting(
+        None, "The damping of this network alone.", unset="metric.damping"
+    )
+    refresh: PositiveInt | None = setting(
+        None, "Steps that a metric of this network serves.", unset="metric.refresh"
+    )
+
+
+class Evaluation(sections.Evaluation):
+    """How often, on how many rows, with how many samples, and which model is judged."""
+
+    test_samples: PositiveInt = setting(100, "Importance samples per row for likelihoods of held-out rows.")
+
+
+class Shape(Section):
+    """What the data decide."""
+
+    visible: int
+    image_shape: tuple[int, int] | None = None
+
+
+_Halves = with_defaults(Reweighted, sleep_share=0.5)
+_FewIterations = with_defaults(Blocks, iterations=4)
+OBJECTIVES: dict[str, type[Section]] = {
+    "nrws": _Halves,
+    "ws": WakeSleep,
+    "rws": _Halves,
+    "bihm": Bidirectional,
+    "nws": WakeSleep,
+    "dnrws": _Halves,
+    "nbihm": Bidirectional,
+}
+METRICS: dict[str, type[Section]] = {
+    "nrws": _FewIterations,
+    "nws": _FewIterations,
+    "dnrws": Diagonal,
+    "nbihm": _FewIterations,
+}
+"""The metrics of the natural methods; the others have none."""
+
+
+def _settings(method: str) -> type[sections.Run]:
+    natural = method in METRICS
+    part = NaturalPart if natural else PlainPart
+    rate = 0.05 if natural else 0.1
+    return sections.compose(
+        "helmholtz",
+        method,
+        *([sections.own_length] if natural else []),
+        data=Data,
+        model=Machine,
+        objective=OBJECTIVES[method],
+        **({"metric": METRICS[method]} if natural else {}),
+        generation=part,
+        recognition=part,
+        optimizer=with_defaults(sections.Optimizer, learning_rate=rate),
+        evaluation=Evaluation,
+    )
+
+
+def check(config: Any, dataset: Any) -> None:
+    """Refuse a machine that does not fit the memory."""
+    sizes = (dataset.visible, *config.model.layers)
+    check_weights(sum((low + 1) * up + (up + 1) * low for low, up in pairwise(sizes)))
+
+
+NATS = "nats per row"
+SPEC = Spec(
+    kinds={
+        "helmholtz": "a Helmholtz machine: layers of binary units, generated downward and recognized upward"
+    },
+    settings={("helmholtz", method): _settings(method) for method in OBJECTIVES},
+    methods={
+        "nrws": "natural reweighted wake-sleep: the Fisher is exactly block-diagonal, a block for each unit; "
+        "blocks are estimated from samples and by default solved approximately",
+        "ws": "wake-sleep: plain gradients",
+        "rws": "reweighted wake-sleep: plain gradients, samples weighted by importance",
+        "bihm": "bidirectional Helmholtz machine: plain gradients, weights are roots of importance",
+        "nws": "natural wake-sleep: blocks as those of nrws",
+        "dnrws": "natural reweighted wake-sleep with the diagonal of every block in place of the block",
+        "nbihm": "natural bidirectional Helmholtz machine: blocks as those of nrws",
+    },
+    short={
+        "layers": "model.layers",
+        "coding": "model.coding",
+        "samples": "objective.samples",
+        "damping": "metric.damping",
+        "refresh": "metric.refresh",
+        "solver": "metric.solver",
+    },
+    columns=(
+        Column("valid_ll", "valid LL", NATS, higher=True, note="with as many samples as the test"),
+        Column(
+            "test_ll",
+            "test LL",
+            NATS,
+            higher=True,
+            chart="Test log-likelihood",
+            error="test_ll_se",
+            note="band: two standard errors over rows",
+            final=True,
+        ),
+        Column("mc_se", "sampling error of the test LL", NATS),
+        Column(
+            "kl",
+            "KL",
+            "nats",
+            higher=False,
+            chart="KL from the true distribution",
+            log=True,
+            note="exact, by enumeration",
+            final=True,
+        ),
+        Column("effective_samples", "Effective samples", higher=True, note="of the importance weights"),
+    ),
+    judge="valid_ll",
+    headline="test_ll",
+    shape=Shape,
+    kind="natgrad.models.helmholtz.kind:KIND",
+    check=check,
+    commands={
+        "evaluate": "natgrad.models.helmholtz.commands:evaluate",
+        "sample": "natgrad.models.helmholtz.commands:sample",
+        "fisher": "natgrad.models.helmholtz.commands:fisher",
+    },
+    estimators={"HelmholtzMachine": "natgrad.models.helmholtz.estimator:HelmholtzMachine"},
+)

@@ -1,0 +1,284 @@
+"""What is known of networks without JAX: settings by kind and method, columns of the trace, commands.
+
+A line of `MODELS` and a line of `METHODS` say which settings a kind and a method read.
+"""
+
+from itertools import pairwise
+from typing import Any, Literal
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from natgrad import sections
+from natgrad.errors import InputError
+from natgrad.models.memory import check_weights
+from natgrad.models.registry import Column, Spec
+from natgrad.sections import Section, setting, with_defaults
+
+POOL = 2  # pixels of a side that a bank's maximum makes one of
+
+
+class Data(sections.Data):
+    """Which data, what their values are, how rows are split, and how many have labels."""
+
+    binarize: Literal["round", "resample", "grey", "real"] = setting(
+        "grey",
+        "Values are rounded, drawn as 0 or 1 at every use, kept in [0, 1], or kept as any real numbers.",
+    )
+    labelled: PositiveInt | None = setting(
+        None, "Training rows whose targets are seen; the others may serve the metric.", unset="all"
+    )
+
+
+class Network(sections.Model):
+    """The sizes of a network and its units."""
+
+    layers: tuple[PositiveInt, ...] = setting(
+        (200,),
+        "Hidden sizes from the data upward; the second half of a network that mirrors them is not listed.",
+        min_length=1,
+    )
+    activation: Literal["tanh", "sigmoid", "relu"] = setting(
+        "tanh", "The activation function of hidden units."
+    )
+    beta: PositiveFloat | None = setting(None, "The standard deviation of a linear output.", unset="1.0")
+
+    @model_validator(mode="after")
+    def _beta_is_of_linear_outputs(self) -> "Network":
+        if self.beta is not None and self.output != "linear":
+            raise InputError(
+                f"model.beta is the deviation of a linear output, got the output {self.output}; "
+                "leave it out, or use --output linear"
+            )
+        return self
+
+
+class Perceptron(Network):
+    """A network whose targets are labels."""
+
+    output: Literal["softmax", "sigmoid", "linear"] = setting(
+        "softmax",
+        "The distribution of targets: classes (softmax), values in [0, 1] (sigmoid), or numbers (linear).",
+    )
+
+
+class Convolutional(Perceptron):
+    """A network of images: banks of filters before its layers."""
+
+    filters: tuple[PositiveInt, ...] = setting((8, 16), "Filters of each bank.", min_length=1)
+    filter_width: PositiveInt = setting(5, "Pixels of a filter's side.")
+
+
+class Autoencoder(Network):
+    """A network whose targets are its inputs."""
+
+    output: Literal["sigmoid", "linear"] = setting(
+        "sigmoid", "The distribution of targets: values in [0, 1] (sigmoid), or numbers (linear)."
+    )
+
+
+class Rows(Section):
+    """Which rows a metric sees."""
+
+    data: Literal["same", "different"] = setting(
+        "same", "The rows of the metric: the gradient's batch, or those after it."
+    )
+    rows: int = setting(0, "Rows of the metric (0: as many as the batch).", ge=0)
+
+
+class AnyRows(Section):
+    """Which rows a metric sees that needs no labels."""
+
+    data: Literal["same", "different", "unlabeled", "both"] = setting(
+        "same",
+        "Rows of the metric: the gradient's batch, those after it, rows without labels, or batch and such.",
+    )
+    rows: int = setting(0, "Rows of the metric (0: as many as the batch).", ge=0)
+    drawn: PositiveInt | None = setting(
+        None, "Targets that are drawn for each row to estimate the matrix.", unset="none: the exact matrix"
+    )
+
+
+class Warm(Section):
+    """Where a solve starts."""
+
+    warm_start: float = setting(
+        0.0, "The share of the last direction where a solve starts (0: at zero).", ge=0, lt=1
+    )
+
+
+class Whole(sections.Bounded, Warm, sections.Refreshed, sections.Iterative, sections.Adaptive):
+    """A metric of the whole network."""
+
+    solver: Literal["auto", "cg", "minres", "direct", "dual"] = setting(
+        "auto", "How the system is solved: direct, dual exactly; cg, minres by iterations."
+    )
+    rows_at_once: PositiveInt | None = setting(
+        None, "Rows of a product that are in memory at a time.", unset="all"
+    )
+
+
+class Natural(Whole, AnyRows):
+    """The Fisher metric of the whole network."""
+
+
+class Tonga(Whole, Rows):
+    """The centered covariance of gradients."""
+
+
+class HessianFree(Warm, sections.Iterative, sections.Damped, Rows):
+    """The Gauss-Newton matrix by Martens' rules."""
+
+
+class Krylov(sections.Iterative, Rows):
+    """The subspace in which the loss is minimized."""
+
+
+class Units(sections.Refreshed, sections.Iterative, sections.Damped, AnyRows):
+    """A block of the Fisher metric for every unit."""
+
+    solver: Literal["auto", "cg", "diagonal"] = setting(
+        "auto", "How blocks are solved: by conjugate gradients (auto, cg), or by their diagonal alone."
+    )
+
+
+class Shape(Section):
+    """What the data decide."""
+
+    visible: int
+    outputs: int
+    image_shape: tuple[int, int] | None = None
+
+
+MODELS: dict[str, type[sections.Model]] = {
+    "mlp": Perceptron,
+    "convnet": with_defaults(Convolutional, layers=(100,)),
+    "autoencoder": with_defaults(Autoencoder, layers=(200, 30)),
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "natural": {
+        "metric": with_defaults(Natural, damping=0.1),
+        "optimizer": with_defaults(sections.Optimizer, learning_rate=1.0),
+    },
+    "hessian-free": {
+        "metric": with_defaults(HessianFree, damping=1.0, iterations=50, warm_start=0.95),
+        "optimizer": with_defaults(sections.Rate, learning_rate=1.0),
+    },
+    "krylov": {"metric": Krylov, "optimizer": with_defaults(sections.Scheduled, learning_rate=1.0)},
+    "tonga": {"metric": with_defaults(Tonga, damping=0.1), "optimizer": sections.Optimizer},
+    "units": {"metric": with_defaults(Units, damping=0.1, iterations=5), "optimizer": sections.Optimizer},
+    "plain": {"optimizer": sections.Optimizer},
+}
+Training = with_defaults(sections.Training, epochs=20, batch_size=128)
+Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
+
+
+def _settings(kind: str, method: str) -> type[sections.Run]:
+    checks = [sections.own_length] if method in ("natural", "tonga") else []
+    return sections.compose(
+        kind,
+        method,
+        *checks,
+        data=Data,
+        model=MODELS[kind],
+        **METHODS[method],
+        training=Training,
+        evaluation=Evaluation,
+    )
+
+
+def check(config: Any, dataset: Any) -> None:
+    """Refuse rows that are not images where images are needed, and networks that do not fit the memory."""
+    chosen = config.model
+    if chosen.kind == "convnet" and dataset.image_shape is None:
+        raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
+    check_weights(_weights(chosen, dataset))
+
+
+def _weights(chosen: Any, dataset: Any) -> int:
+    """Weights and biases, without those of the outputs that labels ask for."""
+    sizes, banks = (dataset.visible, *chosen.layers), 0
+    if chosen.kind == "autoencoder":
+        sizes = (*sizes, *sizes[-2::-1])
+    elif chosen.kind == "convnet":
+        channels, sides = 1, dataset.image_shape
+        for count in chosen.filters:
+            banks += count * (channels * chosen.filter_width**2 + 1)
+            channels, sides = count, [max(side - chosen.filter_width + 1, 0) // POOL for side in sides]
+        sizes = (channels * sides[0] * sides[1], *chosen.layers)
+    return banks + sum((low + 1) * up for low, up in pairwise(sizes))
+
+
+NATS = "nats per row"
+SPEC = Spec(
+    kinds={
+        "mlp": "a perceptron, for classes or numbers",
+        "convnet": "a convolutional network, for images",
+        "autoencoder": "a perceptron whose targets are its inputs",
+    },
+    settings={
+        (kind, method): _settings(kind, method)
+        for kind in MODELS
+        for method in METHODS
+        if (kind, method) != ("convnet", "units")
+    },
+    methods={
+        "natural": "natural gradient: the exact Fisher of the whole network on the metric's rows (sampled by "
+        "metric.drawn), by default solved approximately, by truncated conjugate gradients",
+        "hessian-free": "Hessian-Free: Gauss-Newton, truncated conjugate gradients, a line search",
+        "krylov": "Krylov subspace descent: the loss is minimized in a small subspace",
+        "tonga": "the centered covariance of gradients in place of the Fisher",
+        "units": "the exact block of the Fisher for every unit alone, by default solved approximately",
+        "plain": "the gradient itself",
+    },
+    short={
+        "layers": "model.layers",
+        "activation": "model.activation",
+        "output": "model.output",
+        "filters": "model.filters",
+        "labelled": "data.labelled",
+        "metric_data": "metric.data",
+        "damping": "metric.damping",
+        "refresh": "metric.refresh",
+        "solver": "metric.solver",
+    },
+    columns=(
+        Column("valid_ll", "valid LL", NATS, higher=True, note="mean of log p(target given input)"),
+        Column(
+            "test_ll",
+            "test LL",
+            NATS,
+            higher=True,
+            chart="Test log-likelihood",
+            error="test_ll_se",
+            note="band: two standard errors over rows",
+            final=True,
+        ),
+        Column("test_loss", "test loss", NATS, higher=False),
+        Column(
+            "valid_error",
+            "valid error",
+            "share of rows",
+            higher=False,
+            chart="Error",
+            percent=True,
+            note="dashed: validation, solid: test",
+        ),
+        Column(
+            "test_error", "test error", "share of rows", higher=False, chart="Error", percent=True, final=True
+        ),
+        Column(
+            "valid_squared_error",
+            "valid squared error",
+            higher=False,
+            chart="Squared error",
+            note="dashed: validation, solid: test",
+        ),
+        Column("test_squared_error", "squared error", higher=False, chart="Squared error", final=True),
+    ),
+    judge="valid_ll",
+    headline="test_ll",
+    shape=Shape,
+    kind="natgrad.models.network.kind:KIND",
+    check=check,
+    commands={"evaluate": "natgrad.models.network.commands:evaluate"},
+)

@@ -1,0 +1,235 @@
+"""Sections of settings that kinds of model share, and how the config class of a (kind, method) is composed.
+
+A section declares the settings that are read, defaults included, each with a line about it for `--help` and
+`docs/settings.md`. A kind takes these sections, its own, and puts them together with `compose`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, create_model, model_validator
+
+from natgrad.errors import InputError
+
+FORMAT: Literal[1] = 1
+RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
+"""Learning rates of optimizers where none is given; with sgd it is the method's."""
+
+
+def setting(default: Any, about: str, *, unset: str = "", **limits: Any) -> Any:
+    """A setting: its default, what it is, and where it may be left out (None) what that means."""
+    return Field(default, description=about, json_schema_extra={"unset": unset} if unset else None, **limits)
+
+
+class Section(BaseModel):
+    """Settings that belong together: those that are declared and no others."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,  # most classes only describe: validators of all of them take a second to make
+    )
+
+    if TYPE_CHECKING:  # sections and settings of a kind are known to its own code only
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class Data(Section):
+    """Which data, and how they are split."""
+
+    name: str = setting("digits", "A data set (see `natgrad data list`), or a .npy, .npz or .csv file.")
+    image_shape: tuple[PositiveInt, PositiveInt] | None = setting(
+        None, "Height and width of the images of a file.", unset="that of the data set"
+    )
+    split_seed: int = setting(
+        0, "Decides which rows train, validate and test, where the data set does not.", ge=0
+    )
+
+
+class Model(Section):
+    """What is trained."""
+
+    kind: str = setting(..., "The kind of model.")
+
+
+class Training(Section):
+    """How long, in what portions, and where."""
+
+    epochs: int = setting(100, "Passes over the training rows.", ge=0)
+    batch_size: PositiveInt = setting(32, "Rows in a batch.")
+    chunk_steps: PositiveInt = setting(500, "Steps between two looks at the clock, at most.")
+    save_seconds: float = setting(30.0, "A state is saved at evaluations and after so many seconds.", ge=0)
+    device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "Where to compute.")
+    schedule_steps: PositiveInt | None = setting(
+        None, "Steps over which schedules run.", unset="the whole training"
+    )
+
+
+class Evaluation(Section):
+    """How often, on how many rows, and which model is judged."""
+
+    every: PositiveInt = setting(10, "Epochs between evaluations.")
+    rows: int = setting(2000, "Rows of each held-out split that are evaluated on (0: all).", ge=0)
+    average: float = setting(
+        0.0,
+        "The model in use is an average of late ones, over about 1 / (1 - average) steps (0: the last).",
+        ge=0,
+        lt=1,
+    )
+    patience: int = setting(
+        0, "Evaluations without a better validation loss after which training stops (0: never).", ge=0
+    )
+
+
+class Rate(Section):
+    """How far a step goes along its direction."""
+
+    learning_rate: PositiveFloat = setting(0.1, "The learning rate: how far a step goes along its direction.")
+
+
+class Scheduled(Rate):
+    """A learning rate that may fall."""
+
+    schedule: Literal["constant", "cosine", "exponential", "inverse", "linear", "inverse-time"] = setting(
+        "constant", "How the learning rate falls."
+    )
+    final_fraction: float = setting(
+        0.01, "The share of the learning rate that is left at the end of a schedule.", gt=0, le=1
+    )
+    hold_steps: PositiveInt | None = setting(
+        None, "Steps before an inverse-time schedule starts to fall.", unset="200"
+    )
+    decay_time: PositiveFloat | None = setting(
+        None, "Steps in which an inverse-time schedule halves the rate, once it falls.", unset="20.0"
+    )
+
+    @model_validator(mode="after")
+    def _only_inverse_time(self) -> "Scheduled":
+        for name in ("hold_steps", "decay_time"):
+            if getattr(self, name) is not None and self.schedule != "inverse-time":
+                raise InputError(
+                    f"optimizer.{name} is for the schedule inverse-time, got the schedule {self.schedule}; "
+                    "leave it out, or choose that schedule"
+                )
+        return self
+
+
+class Named(Section):
+    """Which optimizer."""
+
+    name: Literal["sgd", "momentum", "nesterov", "adam", "nadam", "rmsprop"] = setting(
+        "sgd", "What is done with a direction; the default of the learning rate depends on it."
+    )
+    momentum: float = setting(0.9, "The decay of the optimizer's averages; sgd has none.", ge=0, lt=1)
+
+
+class Optimizer(Scheduled, Named):  # settings of later bases come first
+    """What is done with a direction."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_rate(cls, tree: Any) -> Any:
+        if isinstance(tree, Mapping) and (name := str(tree.get("name"))) in RATES:
+            return {"learning_rate": RATES[name], **tree}
+        return tree
+
+
+class Damped(Section):
+    """Damping of a metric."""
+
+    damping: PositiveFloat = setting(0.2, "What is added to the diagonal of the metric.")
+
+
+class Adaptive(Damped):
+    """Damping that may follow how steps do."""
+
+    adaptive: bool = setting(
+        False, "Damping rises where steps disappoint and falls where they keep their promise."
+    )
+    relative: bool = setting(False, "Damping is a multiple of the mean of the metric's diagonal.")
+
+
+class Iterative(Section):
+    """A solve by iterations."""
+
+    iterations: PositiveInt = setting(10, "Iterations of a solve, at most.")
+
+
+class Refreshed(Section):
+    """A metric that may serve several steps."""
+
+    refresh: PositiveInt = setting(1, "Steps that a metric serves, K.")
+
+
+class Bounded(Section):
+    """A bound on the length of a step."""
+
+    kl_radius: float = setting(
+        0.0,
+        "The largest KL divergence between the distributions before and after a step, in nats (0: no bound).",
+        ge=0,
+    )
+
+
+class Run(Section):
+    """Everything that decides what a run computes; a kind adds sections of its own."""
+
+    format: Literal[1] = setting(FORMAT, "The version of this list of settings.")
+    method: str = setting(..., "How the gradient is made and measured.")
+    seed: int = setting(0, "Decides the initial weights, the order of rows and every sample.", ge=0, lt=2**32)
+    data: Data = Field(default_factory=Data)
+    model: Model
+    training: Training = Field(default_factory=Training)
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+
+
+def with_defaults(section: type[Section], **defaults: Any) -> type[Any]:
+    """A section with other defaults, and nothing else changed."""
+    changed: dict[str, Any] = {}
+    for name, value in defaults.items():
+        field = section.model_fields[name]
+        kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        changed[name] = (
+            kind,
+            Field(value, description=field.description, json_schema_extra=field.json_schema_extra),
+        )
+    return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **changed)
+
+
+def compose(
+    kind: str, method: str, *checks: Callable[[Any], None], model: type[Model], **sections: type[Section]
+) -> type[Run]:
+    """The config class of a kind and a method, from sections and what must hold between them.
+
+    A check gets the whole config and raises an `InputError`.
+    """
+    fixed: Any = {"kind": (Literal[kind], _like(Model, "kind", kind))}
+    named: Any = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fixed)
+    parts: dict[str, Any] = {"model": named, **sections}
+    fields: Any = {name: (part, Field(default_factory=part)) for name, part in parts.items()}
+    fields["method"] = (Literal[method], _like(Run, "method", method))
+    validators: Any = {f"check_{number}": _checked(check) for number, check in enumerate(checks)}
+    return create_model("Run", __base__=Run, __doc__=Run.__doc__, __validators__=validators, **fields)
+
+
+def own_length(config: Any) -> None:
+    """Adaptive damping and a KL radius decide the length of a step themselves: no optimizer may change it."""
+    if (config.metric.adaptive or config.metric.kl_radius) and config.optimizer.name != "sgd":
+        raise InputError(
+            "a metric with adaptive damping or a KL radius decides its own steps, got the optimizer "
+            f"{config.optimizer.name}; use sgd, or leave metric.adaptive and metric.kl_radius out"
+        )
+
+
+def _like(section: type[Section], name: str, default: Any) -> Any:
+    return Field(default, description=section.model_fields[name].description)
+
+
+def _checked(check: Callable[[Any], None]) -> Any:
+    def run(config: Any) -> Any:
+        check(config)
+        return config
+
+    return model_validator(mode="after")(run)
