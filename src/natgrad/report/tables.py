@@ -4,24 +4,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.defaults import MACHINE
-from natgrad.report import differences
+from natgrad.models.registry import Column
+from natgrad.report import columns, differences
 from natgrad.report.markup import Child, Markup, join, tag
 from natgrad.report.reading import Record
 
-COLOURS = 8
+COLORS = 8
 
 
 def figures(records: Sequence[Record]) -> Markup:
     """One row per run with its final figures; columns that no run has are left out."""
     rows = [figures_of(record) for record in records]
-    named = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    every = dict.fromkeys(name for row in rows for name in row)
+    named = [name for name in every if any(row.get(name) is not None for row in rows)]
     head = tag("tr", tag("th", "run"), (tag("th", name, class_="number") for name in named))
     body = (
         tag(
             "tr",
             tag("th", swatch(number), record.name),
-            (tag("td", text(row[name]), class_="number") for name in named),
+            (tag("td", text(row.get(name)), class_="number") for name in named),
         )
         for number, (record, row) in enumerate(zip(records, rows, strict=True))
     )
@@ -29,35 +30,40 @@ def figures(records: Sequence[Record]) -> Markup:
 
 
 def figures_of(record: Record) -> dict[str, Any]:
-    """The final figures of a run by the words a reader uses."""
-    last, best, config = record.last, record.best, record.config
-    measured = {
-        "test LL": likelihood(last),
-        "test error": None if last.get("test_error") is None else f"{last['test_error']:.2%}",
-        "squared error": last.get("test_squared_error"),
-        "valid loss": _nats(last.get("valid_loss")),
-        "best valid": None if not best else f"{_nats(best['valid_loss'])} at {text(best['epoch'])}",
-        "train loss": _nats(last.get("train_loss")),
-        "KL": last.get("kl"),
+    """The final figures of a run by the words a reader uses, its headline first."""
+    last, config = record.last, record.config
+    measured = {column.title: columns.shown(column, last) for column in _final(config.model.kind)}
+    counted = {
         "refused": sum(row.get("steps_refused") or 0 for row in record.rows) or None,
         "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
         "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
-    network = {"model": None if config.model.kind == MACHINE else config.model.kind}
-    return measured | named | network | {"layers": list(config.model.layers), "seed": config.seed}
+    return measured | _best(record) | counted | named | _model(record) | {"seed": config.seed}
 
 
-def likelihood(row: Mapping[str, Any]) -> str | None:
-    """The test likelihood with its standard error over rows."""
-    if row.get("test_ll") is None:
-        return None
-    error = row.get("test_ll_se")
-    return f"{row['test_ll']:.2f}" + ("" if error is None else f" ± {error:.2f}")
+def _final(kind: str) -> list[Column]:
+    """The columns of a kind's final figures: its headline, its others, those of all kinds."""
+    known, first = columns.described([kind]), columns.headline(kind)
+    shared = {column.name for column in columns.COLUMNS}
+    final = [column for name, column in known.items() if column.final or name == columns.LOSS]
+    final.sort(key=lambda column: column.name in shared)
+    return [*([first] if first is not None else []), *(each for each in final if each != first)]
 
 
-def _nats(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3f}"
+def _best(record: Record) -> dict[str, Any]:
+    """The lowest validation loss and its epoch."""
+    best = record.best
+    value = best.get(columns.LOSS)
+    return {"best valid": None if value is None else f"{columns.number(value)} at {text(best['epoch'])}"}
+
+
+def _model(record: Record) -> dict[str, Any]:
+    """The kind of model and its sizes: whichever of its settings are lists."""
+    section = record.config.model.model_dump(mode="json")
+    return {"kind": section["kind"]} | {
+        name: value for name, value in section.items() if isinstance(value, list)
+    }
 
 
 def settings(records: Sequence[Record]) -> Markup:
@@ -125,8 +131,8 @@ def compared(records: Sequence[Record], facts: Sequence[Mapping[str, Any]], name
 
 
 def swatch(number: int) -> Markup:
-    """The colour of a run."""
-    return tag("span", class_=f"swatch c{number % COLOURS}", aria_hidden="true")
+    """The color of a run."""
+    return tag("span", class_=f"swatch c{number % COLORS}", aria_hidden="true")
 
 
 def text(value: Any) -> str:
