@@ -7,7 +7,8 @@ from typing import Any, Literal
 from natgrad.cli.commands import Json, _print
 
 TEXTS = ("run", "data", "method", "kind", "state")  # what is not one of them is a number
-SHRINKING = ("run", "data")  # what a narrow terminal cuts
+SHRINKING = ("run", "data")  # what a narrow terminal has less room for
+HEAD = 10  # letters of a line of a head
 
 
 def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
@@ -42,7 +43,7 @@ def _tables(result: dict[str, Any]) -> None:
 
 
 def _table(lines: list[dict[str, Any]]) -> None:
-    """A table as wide as it must be: a pipe gets whole lines, a terminal cuts the longest names."""
+    """A table as wide as it must be: a pipe gets whole lines, a terminal folds the longest names."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -54,9 +55,12 @@ def _table(lines: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in shown[0]:
         side: Literal["left", "right"] = "left" if name in TEXTS else "right"
-        head = textwrap.fill(name, 12, break_long_words=False, break_on_hyphens=False)
+        overflow: Literal["fold", "ellipsis"] = "fold" if name == "run" else "ellipsis"
         table.add_column(
-            escape(head), no_wrap=name not in SHRINKING, overflow="ellipsis", justify=side, vertical="bottom"
+            escape(textwrap.fill(name, HEAD, break_long_words=False)),
+            no_wrap=name not in SHRINKING,
+            overflow=overflow,
+            justify=side,
         )
     for line in shown:
         table.add_row(*map(escape, line.values()))

@@ -135,7 +135,7 @@ def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
         data_x=x,
         data_y=" ".join(column.name for column in chart.columns),
         data_log=any(column.log for column in chart.columns),
-        data_percent=all(column.percent for column in chart.columns),
+        data_percent=any(column.percent for column in chart.columns),
         data_layers=layers,
     )
 

@@ -50,8 +50,9 @@ def described(kinds: Iterable[str]) -> dict[str, Column]:
     A kind may describe a shared column as its own; where kinds differ, the first one's words count.
     """
     own: dict[str, Column] = {}
-    for spec in map(spec_of, kinds):
-        own = {column.name: column for column in (spec.columns if spec else ())} | own
+    for spec in map(spec_of, dict.fromkeys(kinds)):
+        for column in spec.columns if spec is not None else ():
+            own.setdefault(column.name, column)
     return {column.name: column for column in COLUMNS} | own
 
 
@@ -109,7 +110,7 @@ def shown(column: Column, row: Row) -> str | None:
 def number(value: float) -> str:
     """A number as a table shows it.
 
-    >>> [number(value) for value in (3, 17.44, -0.11725, 2.5e-7, 0.0)]
+    >>> [number(value) for value in (3, 17.44, -0.11726, 2.5e-7, 0.0)]
     ['3', '17.440', '-0.1173', '2.50e-07', '0.0000']
     """
     if isinstance(value, int):

@@ -119,8 +119,9 @@
 
   function draw(figure) {
     const plot = figure.querySelector(".plot"), wanted = figure.dataset;
-    const width = plot.clientWidth, height = plot.clientHeight;
     const found = curves(wanted);
+    figure.hidden = wanted.layers !== undefined && !found.length; // runs differ in what they have of layers
+    const width = plot.clientWidth, height = plot.clientHeight;
     plot.replaceChildren();
     if (!found.length || width < 80) {
       plot.append(html("p", "", "Nothing to show."));
@@ -251,7 +252,8 @@
       const lines = new Map(found.map(({ part, line }) => [part, line]));
       const keys = [...numbers].map((layer) => html("span", "", html("span", `swatch c${layer % COLORS}`), `layer ${layer}`));
       const parts = [...lines].map(([part, line]) => lines.size > 1 ? `${line}: ${part}` : part);
-      document.getElementById("layer-keys").replaceChildren(...keys, parts.join(", "));
+      const none = "Nothing was recorded of its layers.";
+      document.getElementById("layer-keys").replaceChildren(...keys, parts.join(", ") || none);
       figures.filter((figure) => figure.dataset.layers !== undefined).forEach(draw);
     };
     chooser.value = Math.max(withLayers, 0);

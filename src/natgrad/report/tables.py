@@ -1,6 +1,6 @@
 """The tables of a page: final figures, settings, environment, commands. All text goes through `markup`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ COLORS = 8
 
 def figures(records: Sequence[Record]) -> Markup:
     """One row per run with its final figures; columns that no run has are left out."""
-    rows = [figures_of(record) for record in records]
-    every = dict.fromkeys(name for row in rows for name in row)
+    parts = [_parts(record) for record in records]
+    rows = [_merged(each) for each in parts]
+    every = _merged(part for of_all in zip(*parts, strict=True) for part in of_all)
     named = [name for name in every if any(row.get(name) is not None for row in rows)]
     head = tag("tr", tag("th", "run"), (tag("th", name, class_="number") for name in named))
     body = (
@@ -31,24 +32,36 @@ def figures(records: Sequence[Record]) -> Markup:
 
 def figures_of(record: Record) -> dict[str, Any]:
     """The final figures of a run by the words a reader uses, its headline first."""
+    return _merged(_parts(record))
+
+
+def _parts(record: Record) -> list[dict[str, Any]]:
+    """The final figures of a run: those of its kind, those of all kinds, how it got there, what it is."""
     last, config = record.last, record.config
-    measured = {column.title: columns.shown(column, last) for column in _final(config.model.kind)}
     counted = {
         "refused": sum(row.get("steps_refused") or 0 for row in record.rows) or None,
         "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
         "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
-    return measured | _best(record) | counted | named | _model(record) | {"seed": config.seed}
+    own, shared = (
+        {column.title: columns.shown(column, last) for column in part} for part in _final(config.model.kind)
+    )
+    return [own, shared | _best(record), counted, named, _model(record), {"seed": config.seed}]
 
 
-def _final(kind: str) -> list[Column]:
-    """The columns of a kind's final figures: its headline, its others, those of all kinds."""
+def _final(kind: str) -> tuple[list[Column], list[Column]]:
+    """The columns of final figures: a kind's own, its headline first, and those of all kinds."""
     known, first = columns.described([kind]), columns.headline(kind)
     shared = {column.name for column in columns.COLUMNS}
-    final = [column for name, column in known.items() if column.final or name == columns.LOSS]
-    final.sort(key=lambda column: column.name in shared)
-    return [*([first] if first is not None else []), *(each for each in final if each != first)]
+    final = [each for each in known.values() if each.final or each.name == columns.LOSS]
+    own = [each for each in final if each.name not in shared and each != first]
+    rest = [each for each in final if each.name in shared and each != first]
+    return ([] if first is None else [first]) + own, rest
+
+
+def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def _best(record: Record) -> dict[str, Any]:
