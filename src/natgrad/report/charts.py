@@ -16,7 +16,7 @@ from natgrad.report.reading import Record
 
 POINTS = 1000  # rows of a run that are drawn; longer traces are thinned evenly
 LAYER = re.compile(r"(\w+)\.(\d+)\.(\w+)", re.ASCII)  # part of the model, layer, quantity
-COUNTS = {"steps_refused", "divergences"}
+COUNTS = {columns.REFUSED, "divergences"}
 LINES = ("solid", "dashed", "dotted")
 
 
@@ -36,10 +36,11 @@ class Chart(NamedTuple):
     def note(self) -> str:
         """What a reader should know: unit, line styles, what a band is, and what the columns say."""
         units = (column.unit for column in self.columns)
+        notes = "; ".join(dict.fromkeys(column.note for column in self.columns if column.note))
         lines = [f"{line}: {each.title}" for line, each in zip(self.lines, self.columns, strict=True)]
-        told = ", ".join(lines) if len(lines) > 1 else ""
-        band = "band: two standard errors" if any(column.error for column in self.columns) else ""
-        parts = (*units, told, band, *(column.note for column in self.columns))
+        told = ", ".join(lines) if len(lines) > 1 and "solid:" not in notes else ""
+        band = "band:" not in notes and any(column.error for column in self.columns)
+        parts = (*units, told, "band: two standard errors" if band else "", notes)
         return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
@@ -90,7 +91,7 @@ def _sorted(records: Sequence[Record]) -> tuple[list[Chart], list[Chart]]:
     wanted = [columns.column_of(name, described) for name in (*described, *rest) if name in plain]
     charts = _grouped(each if each.error in present else replace(each, error="") for each in wanted)
     judged = _judged(records)
-    first = [chart for chart in charts if any(each.final or each.name in judged for each in chart.columns)]
+    first = [chart for chart in charts if any(each.name in judged for each in chart.columns)]
     return first, [chart for chart in charts if chart not in first]
 
 
@@ -102,9 +103,10 @@ def _grouped(wanted: Iterable[Column]) -> list[Chart]:
 
 
 def _judged(records: Sequence[Record]) -> set[str]:
+    """The columns that say how good a run is: the loss, and what kinds are judged and reported by."""
     kinds = {record.config.model.kind for record in records}
-    headlines = {column.name for kind in kinds if (column := columns.headline(kind)) is not None}
-    return {columns.LOSS, *(columns.judge(kind).name for kind in kinds), *headlines}
+    named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind)[0]))
+    return {columns.LOSS, *named}
 
 
 def _described(records: Sequence[Record]) -> dict[str, Column]:

@@ -15,6 +15,7 @@ from natgrad.models.registry import Column, Spec
 Row = Mapping[str, Any]
 AXES = ("epoch", "step", "seconds")
 LOSS = "valid_loss"  # every trace has it
+REFUSED = "steps_refused"  # since the evaluation before: only their sum is a final figure
 
 COLUMNS = (
     Column("train_loss", "training loss", higher=False, chart="Loss", final=True),
@@ -75,6 +76,15 @@ def judge(kind: str) -> Column:
     """The column on validation data by which a kind's runs are compared."""
     spec = spec_of(kind)
     return column_of(LOSS if spec is None else spec.judge, described([kind]))
+
+
+def final(kind: str) -> tuple[list[Column], list[Column]]:
+    """The columns of a kind's final figures: its own, its headline first, and those that all kinds have."""
+    shared, known, first = {column.name for column in COLUMNS}, described([kind]), headline(kind)
+    wanted = [each for each in known.values() if (each.final or each.name == LOSS) and each != first]
+    own = [each for each in wanted if each.name not in shared]
+    rest = [each for each in wanted if each.name in shared and each.name not in (*AXES, REFUSED)]
+    return own if first is None else [first, *own], rest
 
 
 def best(rows: Sequence[Row], column: Column) -> Row:

@@ -7,7 +7,6 @@ from typing import Any
 
 from natgrad import config as configs
 
-FLAGS = {dotted: short for short, dotted in configs.SHORT.items()}
 DECISIVE = ("model.kind", "method", "optimizer.name")
 """The settings that decide the defaults of others, each those after it; a config may lack the last."""
 
@@ -54,8 +53,8 @@ def command(config: configs.Config, *, x64: bool = False) -> str:
     >>> command(configs.resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
     'natgrad train --method rws --layers 40,10 --evaluation.every 1'
     """
-    told = _decided(config) | unusual(config)
-    words = [word for name, value in told.items() for word in _flag(name, value)]
+    told, short = _decided(config) | unusual(config), _short_names()
+    words = [word for name, value in told.items() for word in _flag(short.get(name, name), value)]
     return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
 
 
@@ -68,10 +67,14 @@ def _decided(config: configs.Config) -> dict[str, Any]:
     return told
 
 
+def _short_names() -> dict[str, str]:
+    """The flags that are short, by the dotted names of their settings."""
+    return {dotted: short.replace("_", "-") for short, dotted in configs.SHORT.items()}
+
+
 def _flag(name: str, value: Any) -> list[str]:
     text = _literal(value)
-    flag = f"--{FLAGS.get(name, name)}".replace("_", "-") if name in FLAGS else f"--{name}"
-    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
 
 
 def _literal(value: Any) -> str:

@@ -108,11 +108,11 @@ def _warnings(records: Sequence[Record]) -> Child:
     """What a reader should know before figures are compared."""
     configs = [record.config for record in records]
     sets = {(config.data.name, getattr(config.data, "binarize", None)) for config in configs}
-    headlines = {columns.headline(kind) for kind in {config.model.kind for config in configs}}
+    specs = {id(columns.spec_of(config.model.kind)) for config in configs}  # kinds of one spec are alike
     told = []
     if len(sets) > 1:
         told.append("These runs are on different data: their losses and figures are not comparable.")
-    if len(headlines) > 1:
+    if len(specs) > 1:
         told.append("These runs are of different kinds of model: their losses may not be comparable.")
     if open_ := [record.name for record in records if record.state != FINISHED]:
         told.append(f"Not finished: {', '.join(open_)}.")

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.models.registry import Column
 from natgrad.report import columns, differences
 from natgrad.report.markup import Child, Markup, join, tag
 from natgrad.report.reading import Record
@@ -39,25 +38,16 @@ def _parts(record: Record) -> list[dict[str, Any]]:
     """The final figures of a run: those of its kind, those of all kinds, how it got there, what it is."""
     last, config = record.last, record.config
     counted = {
-        "refused": sum(row.get("steps_refused") or 0 for row in record.rows) or None,
+        "refused": sum(row.get(columns.REFUSED) or 0 for row in record.rows) or None,
         "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
         "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
     own, shared = (
-        {column.title: columns.shown(column, last) for column in part} for part in _final(config.model.kind)
+        {column.title: columns.shown(column, last) for column in part}
+        for part in columns.final(config.model.kind)
     )
     return [own, shared | _best(record), counted, named, _model(record), {"seed": config.seed}]
-
-
-def _final(kind: str) -> tuple[list[Column], list[Column]]:
-    """The columns of final figures: a kind's own, its headline first, and those of all kinds."""
-    known, first = columns.described([kind]), columns.headline(kind)
-    shared = {column.name for column in columns.COLUMNS}
-    final = [each for each in known.values() if each.final or each.name == columns.LOSS]
-    own = [each for each in final if each.name not in shared and each != first]
-    rest = [each for each in final if each.name in shared and each != first]
-    return ([] if first is None else [first]) + own, rest
 
 
 def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
