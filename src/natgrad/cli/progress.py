@@ -1,4 +1,4 @@
-"""Progress for people, on stderr: epoch, loss, likelihood, seconds, time left."""
+"""Progress for people, on stderr: epoch, losses, the figure that counts, seconds, time left."""
 
 from types import TracebackType
 from typing import Any
@@ -6,14 +6,20 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
+from natgrad.models.registry import Column
+from natgrad.report.columns import number, shown
+
 
 class Progress:
-    """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal."""
+    """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal.
 
-    def __init__(self, *, epochs: int, quiet: bool = False) -> None:
+    `headline` is the column that the model's kind is reported by, if it is known.
+    """
+
+    def __init__(self, *, epochs: int, quiet: bool = False, headline: Column | None = None) -> None:
         console = Console(stderr=True)
-        self.lines, self.epochs = not quiet, epochs
-        self.likelihood = ""
+        self.lines, self.epochs, self.headline = not quiet, epochs, headline
+        self.figure = ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -39,21 +45,23 @@ class Progress:
     def advanced(self, steps: int, total: int, loss: float) -> None:
         """Move the bar."""
         epoch = -(-steps * self.epochs // total)
-        text = f"epoch {epoch}/{self.epochs}  loss {loss:.3f}{self.likelihood}"
+        text = f"epoch {epoch}/{self.epochs}  loss {number(loss)}{self.figure}"
         self.bar.update(self.task, completed=steps, total=total, description=text)
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Print the row's figures, and keep the likelihood for the bar."""
-        wrong = row.get("test_error")
-        self.likelihood = f"  LL {row['test_ll']:.2f}" if wrong is None else f"  error {wrong:.2%}"
+        """Print the row's figures, and keep the headline for the bar."""
+        value = shown(self.headline, row) if self.headline is not None else None
+        self.figure = f"  {self.headline.title} {value}" if self.headline is not None and value else ""
         if not self.lines:
             return
-        loss = "      -" if row["train_loss"] is None else f"{row['train_loss']:7.3f}"
-        exact = f"  KL {row['kl']:.4f}" if "kl" in row else ""
-        exact += "" if wrong is None else f"  test error {wrong:.2%}"
-        refused = f"  {row['steps_refused']} steps refused (not finite)" if row.get("steps_refused") else ""
+        losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>8}" for name in ("train", "valid"))
+        refused = f"  {row['steps_refused']} steps refused" if row.get("steps_refused") else ""
         self.console.print(
-            f"epoch {row['epoch']:4d}  train loss {loss}  valid loss {row['valid_loss']:7.3f}  "
-            f"test LL {row['test_ll']:8.3f}  {row['seconds']:7.1f} s{exact}{refused}",
+            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{self.figure}  {row['seconds']:7.1f} s{refused}",
             highlight=False,
+            markup=False,
         )
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else number(value)

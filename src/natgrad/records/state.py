@@ -2,7 +2,7 @@
 
 The manifest is renamed into place last: a state without one does not exist. The last two are kept, and
 the newest good one is read. Arrays are named by their place in the state, for example
-`state.model.generation.0.weight`. A state at the end of an epoch whose evaluation is still to come is
+`state.model.layers.0.weight`. A state at the end of an epoch whose evaluation is still to come is
 called `<step>-unevaluated`, so that the one after it replaces nothing.
 """
 
