@@ -65,9 +65,13 @@ def test_rounding_asks_for_more_than_one_half(tmp_path):
     assert load(npy(tmp_path, means), binarize="round").train.tolist() == [[0, 0, 0, 1, 1]]
 
 
-def test_resample_of_binary_values_is_harmless(tmp_path):
-    data = load(npy(tmp_path, BITS), binarize="resample")
-    assert (data.levels, data.resample) == (1, False)
+def test_binary_values_cannot_be_resampled(tmp_path):
+    path = npy(tmp_path, BITS)
+    with pytest.raises(InputError, match=r"expected grey values in .*\.npy to resample, its values are"):
+        load(path, binarize="resample")
+    for harmless in (None, "round", "grey"):
+        data = load(path, binarize=harmless)
+        assert (data.levels, data.resample) == (1, False)
 
 
 def test_the_code_is_one_for_all_splits(tmp_path):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.data import user
-from natgrad.data.catalogue import CATALOGUE, Shape
+from natgrad.data.catalogue import CATALOGUE, Entry, Shape
 from natgrad.data.files import fetch
 from natgrad.data.patterns import Law
 from natgrad.data.splits import SPLITS, Parts
@@ -90,7 +90,7 @@ def load(
     name = os.fspath(name)
     law = None
     if name in CATALOGUE:
-        entry = CATALOGUE[name]
+        entry = chosen_entry(CATALOGUE[name], binarize)
         parts = entry.read([fetch(file) for file in entry.files], entry.visible, split_seed)
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
         law = entry.law() if entry.law else None
@@ -99,8 +99,17 @@ def load(
         default = "resample"
     else:
         raise unknown("data set", name, CATALOGUE)
+    if binarize == "resample" and levels == 1:
+        raise InputError(
+            f"expected grey values in {name} to resample, its values are binary; leave data.binarize out"
+        )
     shape = fitting(image_shape or shape, parts.rows["train"].shape[1])
     return assemble(name, parts, levels=levels, binarize=binarize or default, image_shape=shape, law=law)
+
+
+def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
+    """The entry itself, or the one that has its grey values, if these are asked for."""
+    return entry.in_grey if entry.in_grey and binarize in ("resample", "grey") else entry
 
 
 def assemble(

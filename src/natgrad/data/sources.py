@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from natgrad.data import formats, splits
-from natgrad.data.mini import shrink
+from natgrad.data.mini import shrink, shrink_grey
 from natgrad.data.patterns import draw_three_by_three
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError
@@ -59,6 +59,12 @@ def mini(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """Binarized MNIST at half its side."""
     large = packed(paths, 4 * visible, seed)
     return large._replace(rows={name: shrink(rows) for name, rows in large.rows.items()})
+
+
+def mini_grey(paths: Sequence[Path], visible: int, seed: int) -> Parts:
+    """The original grey MNIST at half its side, split as `idx` splits it."""
+    large = idx(paths, 4 * visible, seed)
+    return large._replace(rows={name: shrink_grey(rows) for name, rows in large.rows.items()})
 
 
 def omniglot(paths: Sequence[Path], visible: int, seed: int) -> Parts:
