@@ -54,7 +54,9 @@ FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 @dataclass(frozen=True)
 class Entry:
-    """One set: `rows` counts train, valid and test; `levels` is the value that means certainly one.
+    """One set: `rows` counts train, valid and test, where that is known without the user's file.
+
+    `levels` is the value that means certainly one.
 
     `in_grey` is what is read when grey values are asked for, where these are not in the set's own files.
     """
@@ -62,7 +64,7 @@ class Entry:
     name: str
     description: str
     visible: int
-    rows: Rows
+    rows: Rows | None
     read: Reader
     files: tuple[File, ...] = ()
     image_shape: Shape | None = None
@@ -176,6 +178,17 @@ TABLE = (
             sources.portraits,
             "faces/olivetti_faces.npz",
             (64, 64),
+        )
+    ),
+    grey(
+        Entry(
+            "toronto-faces",
+            "faces of the user's TFD_48x48.mat at half their side, grey",
+            576,
+            None,
+            sources.toronto_faces,
+            (File("faces/TFD_48x48.mat", None),),
+            (24, 24),
         )
     ),
     packed("nltcs", "disability survey; small enough to enumerate", 16, (16181, 2157, 3236)),

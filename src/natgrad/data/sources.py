@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from natgrad.data import formats, splits
+from natgrad.data import formats, splits, toronto
 from natgrad.data.mini import shrink, shrink_grey
 from natgrad.data.patterns import draw_three_by_three
 from natgrad.data.splits import SPLITS, Parts
@@ -83,6 +83,13 @@ def film(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     images = flat(chosen(formats.read_npz(paths[0]), ("images",), paths[0])["images"], visible, paths[0])
     indices = splits.in_blocks(len(images), (11, 2, 2), seed)
     return splits.drawn(images, None, indices, seed, "contiguous blocks drawn at random")
+
+
+def toronto_faces(paths: Sequence[Path], visible: int, seed: int) -> Parts:
+    """A user's Toronto Faces file, in its own first fold."""
+    del visible, seed
+    arrays = chosen(formats.read_mat(paths[0], ("images", "folds")), ("images", "folds"), paths[0])
+    return toronto.split(arrays["images"], arrays["folds"], paths[0])
 
 
 def portraits(paths: Sequence[Path], visible: int, seed: int) -> Parts:
