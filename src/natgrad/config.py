@@ -29,14 +29,14 @@ class _Section(BaseModel):
 
 
 class Data(_Section):
-    """Which data, how grey values become binary, how rows are split.
+    """Which data, how grey values become binary (or stay grey, or real numbers), how rows are split.
 
     `labelled` is how many training rows a network sees the targets of (all, unless given); the other rows
     serve metrics.
     """
 
     name: str = "digits"
-    binarize: Literal["round", "resample", "grey"] | None = None
+    binarize: Literal["round", "resample", "grey", "real"] | None = None
     labelled: PositiveInt | None = None
     image_shape: tuple[PositiveInt, PositiveInt] | None = None
     split_seed: int = Field(0, ge=0)

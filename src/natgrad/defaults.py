@@ -114,9 +114,12 @@ def check(settings: Any, usual: Any) -> None:
             raise InputError(f"{name} is no setting of a model of kind {kind}; leave it out")
     if network:
         _check_network(settings, usual)
-    elif settings.metric.solver == "minres" or settings.data.binarize == "grey":
-        name = "metric.solver minres" if settings.metric.solver == "minres" else "data.binarize grey"
-        raise InputError(f"{name} is for networks; leave it out, or choose a network with --model")
+        return
+    for name, of_networks in (("metric.solver", ("minres",)), ("data.binarize", ("grey", "real"))):
+        if (value := _get(settings, name)) in of_networks:
+            raise InputError(
+                f"{name} {value} is for networks; leave it out, or choose a network with --model"
+            )
 
 
 def _check_network(settings: Any, usual: Any) -> None:

@@ -117,7 +117,7 @@ def load(run: str | Path) -> Run:
     template = jax.eval_shape(lambda: _fresh(settings.model, notes))
     found = stored.fill(_place_of_model(settings, template))
     parameters = jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0]
-    model = _facade(settings.model, notes, parameters)
+    model = _facade(settings, notes, parameters)
     return Run(place, settings, model, list(folder.trace(place)), notes.summary, notes.image_shape)
 
 
@@ -132,13 +132,14 @@ def _fresh(chosen: config.Model, notes: Notes) -> Any:
     return network_registry.fresh(generator.key(0), chosen, _sizes(notes))
 
 
-def _facade(chosen: config.Model, notes: Notes, parameters: Any) -> Trained | TrainedNetwork:
+def _facade(settings: config.Config, notes: Notes, parameters: Any) -> Trained | TrainedNetwork:
     """The model as its user sees it."""
+    chosen, real = settings.model, settings.data.binarize == "real"
     if chosen.kind == MACHINE:
         return Trained(parameters)
     task = network_registry.task(chosen, _sizes(notes))
     mean, predicts = network_registry.PREDICTIONS[chosen.output or "softmax"]
-    return TrainedNetwork(parameters, task.network, mean, predicts, notes.visible)
+    return TrainedNetwork(parameters, task.network, mean, predicts, notes.visible, real)
 
 
 def _facts(session: Session) -> dict[str, Any]:

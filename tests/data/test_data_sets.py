@@ -99,6 +99,13 @@ def test_digits_come_rounded_or_grey():
     assert sorted(map(tuple, seen)) == sorted(map(tuple, source.data))
 
 
+def test_grey_and_binary_sets_may_be_real():
+    grey, real = load("digits", binarize="grey"), load("digits", binarize="real")
+    assert (real.levels, real.resample, real.valid.dtype) == (1, False, np.float32)
+    np.testing.assert_array_equal(real.valid, grey.valid / np.float32(16))
+    np.testing.assert_array_equal(load("3by3", binarize="real").test, load("3by3").test)
+
+
 def check_sound(data: Dataset, name: str):
     entry = CATALOGUE[name]
     splits = (data.train, data.valid, data.test)

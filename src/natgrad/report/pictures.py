@@ -73,7 +73,7 @@ def shape_of(record: Record) -> tuple[int, int] | None:
 
 def _sheet(rows: np.ndarray, shape: tuple[int, int] | None, columns: int | None = None) -> str:
     """Images side by side as one picture with clear gaps; rows that are no images as the table they are."""
-    coarse = np.round(np.minimum(rows, 1) * (LEVELS - 1)) / (LEVELS - 1)
+    coarse = np.round(np.clip(rows, 0, 1) * (LEVELS - 1)) / (LEVELS - 1)
     if shape is not None and shape[0] * shape[1] == rows.shape[1]:
         coarse = grid(coarse, shape, columns or round(np.sqrt(len(rows))))
     return data_uri(np.round(coarse * 255).astype(np.uint8))  # the grid's gaps are 0.5, which is `CLEAR`
