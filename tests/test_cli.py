@@ -255,6 +255,7 @@ MISTAKES = [
     ("evaluate none --samples 2.5", "--samples: expected a whole number, got '2.5'"),
     ("data get mnits", "unknown data set 'mnits'; did you mean 'mnist'"),
     ("data check zzzzzz", "unknown data set 'zzzzzz'; known are 3by3, "),
+    ("frobnicate --nonsense.key 5", 'Unknown command "frobnicate"'),
     ("frobnicate", 'Unknown command "frobnicate"'),
 ]
 
@@ -262,6 +263,23 @@ MISTAKES = [
 @pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[case[0] for case in MISTAKES])
 def test_mistakes_are_one_sentence_and_leave_nothing(call, line, sentence):
     assert sentence in fails(call, *line.split())
+
+
+WITHOUT_SETTINGS = [
+    *("data list", "data check 3by3", "data", "relax flow", "runs", "resume r", "report r", "fisher r"),
+    *("evaluate r", "sample r", "--version"),
+]
+
+
+@pytest.mark.parametrize("line", WITHOUT_SETTINGS)
+def test_commands_without_settings_refuse_them(call, line):
+    words = line.removesuffix(" 3by3").removesuffix(" r")
+    err = fails(call, *line.split(), "--odd.key", "5", "--s.b=1")
+    assert err == f"natgrad: {words} takes no settings of a training, got odd.key, s.b; leave them out\n"
+
+
+def test_settings_without_a_command_are_a_mistake(call):
+    assert "expected a command before nonsense.key" in fails(call, "--nonsense.key", "5")
 
 
 def test_a_dotted_flag_without_a_value(call):

@@ -21,7 +21,8 @@ import pytest
 import natgrad
 from cases import machine
 from natgrad import config
-from natgrad.cli import commands, resume, tensorboard
+from natgrad.cli import tensorboard
+from natgrad.cli.main import refuse_dotted
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -205,8 +206,7 @@ def full_disk(scene):
 
 
 def settings_of_resume(scene):
-    scene.patch.setitem(commands.DOTTED, "optimizer.name", "adam")
-    return said(lambda: resume.resume(scene.trained))
+    return said(lambda: refuse_dotted(["resume", str(scene.trained)], {"optimizer.name": "adam"}))
 
 
 def diverging(scene):

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ import natgrad
 from natgrad.cli import commands, relax, report, resume, runs, sample, sweep
 from natgrad.cli.dotted import take_dotted
 from natgrad.errors import InputError
+
+TAKING_SETTINGS = (("train",), ("sweep",))
+"""The commands that read dotted flags."""
 
 app = App(
     name="natgrad",
@@ -52,12 +55,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(tokens: list[str]) -> None:
     dotted, plain = take_dotted(tokens)
+    refuse_dotted(plain, dotted)
     commands.DOTTED.clear()
     commands.DOTTED.update(dotted)
     try:
         app(plain, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise InputError(_sentence(error)) from None
+
+
+def refuse_dotted(plain: Sequence[str], dotted: Mapping[str, Any]) -> None:
+    """Raise for dotted settings of a command that reads none; unknown commands are told by the parser."""
+    words, given = app.parse_commands(plain)[0], ", ".join(sorted(dotted))
+    if not dotted or words[:1] in TAKING_SETTINGS:
+        return
+    if words:
+        raise InputError(f"{' '.join(words)} takes no settings of a training, got {given}; leave them out")
+    if all(token.startswith("-") for token in plain):
+        raise InputError(f"expected a command before {given}; write natgrad train, or sweep, before them")
 
 
 def _guarded(action: Callable[[], None], *, json: bool) -> int:

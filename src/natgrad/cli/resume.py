@@ -5,7 +5,6 @@ from pathlib import Path
 from natgrad.cli import commands
 from natgrad.cli.commands import Json, Quiet, Tensorboard
 from natgrad.cli.flags import Whole
-from natgrad.errors import InputError
 
 
 def resume(
@@ -25,11 +24,6 @@ def resume(
     epochs
         The new total, for a longer training; schedules keep their length.
     """
-    if commands.DOTTED:
-        raise InputError(
-            f"resume takes no settings but --epochs, got {', '.join(sorted(commands.DOTTED))}; "
-            "train anew with the others"
-        )
     from natgrad.records.folder import open_run
     from natgrad.training.run import resume_run
 

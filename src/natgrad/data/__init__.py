@@ -1,4 +1,4 @@
-"""Data: from a name or a file to three splits of bytes.
+"""Data: from a name or a file to three splits of bytes, or of real numbers.
 
     name or path -> files (found, checked, downloaded) -> formats -> splits -> `Dataset`
 

@@ -156,7 +156,8 @@ def trained(settings: Any, shape: Shape, model: Model, carry: dict[str, Any]) ->
     """The network as its user sees it."""
     del carry
     task, (mean, predicts) = task_of(settings.model, shape), PREDICTIONS[settings.model.output]
-    return TrainedNetwork(model, task.network, mean, predicts, shape.visible)
+    real = settings.data.binarize == "real"
+    return TrainedNetwork(model, task.network, mean, predicts, shape.visible, real)
 
 
 def panels(run: Any, dataset: Dataset) -> dict[str, Panel]:
@@ -190,9 +191,10 @@ def _check_targets(network: Task, shape: Model, rows: Examples, parts: dict[str,
     for part in parts.values():
         outputs = jax.eval_shape(network.network, shape, part.inputs)
         network.law.check(outputs, part.targets)
-    if rows.targets is not None:
-        whole = jax.ShapeDtypeStruct((len(rows.targets), *outputs.shape[1:]), outputs.dtype)
-        network.law.check(whole, rows.targets)
+    targets = rows.labelled.values if rows.targets is None else rows.targets
+    if rows.targets is not None or targets.dtype.kind == "f":  # bytes of inputs are in [0, 1] by their levels
+        whole = jax.ShapeDtypeStruct((len(targets), *outputs.shape[1:]), outputs.dtype)
+        network.law.check(whole, targets)
 
 
 KIND = Kind(shape_of, fresh, problem, trained, panels)
