@@ -75,9 +75,9 @@ def test_charts_and_figures_come_from_the_spec(make: Any) -> None:
     assert re.findall(r'data-y="([^"]*)"', charts.layers([record])) == ["residual", "spin"]
     assert charts.step([record]) == ""
     shown = tables.figures_of(record)
-    assert {name: shown[name] for name in ("hits", "validation loss", "best valid")} == {
+    assert {name: shown[name] for name in ("hits", "valid loss", "best valid")} == {
         "hits": "40.00%",
-        "validation loss": "0.2000",
+        "valid loss": "0.2000",
         "best valid": "0.2000 at 1",
     }
     assert (shown["kind"], shown["widths"], next(iter(shown))) == ("toy", [3, 2], "hits")
@@ -87,7 +87,7 @@ def test_charts_and_figures_come_from_the_spec(make: Any) -> None:
 def test_the_page_holds_runs_of_several_kinds(make: Any, tmp_path: Path) -> None:
     first, second = toy_run(make, "toys", 0.1, 0.8), make("others", data="somewhere", epochs=2)
     head = re.findall(r"<th[^>]*>([^<]+)</th>", tables.figures([read(first), read(second)]))
-    assert head[:4] == ["run", "hits", columns.described(["helmholtz"])["test_ll"].title, "training loss"]
+    assert head[:4] == ["run", "hits", columns.described(["helmholtz"])["test_ll"].title, "train loss"]
     report_runs([first, second], out=tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "different kinds of model: their losses may not be comparable" in text
@@ -135,7 +135,7 @@ def test_a_kind_that_is_not_installed_is_shown_by_the_names_of_its_columns(
     assert columns.headline("toy") is None
     assert columns.judge("toy").name == "valid_loss"
     assert re.findall(r"<b>(.*?)</b>", charts.step([record])) == ["Test hits", "Valid hits"]
-    assert tables.figures_of(record)["validation loss"] == "0.2000"
+    assert tables.figures_of(record)["valid loss"] == "0.2000"
     monkeypatch.setattr(pictures, "load", lambda folder: folder)
     with pytest.raises(InputError, match="the kind of model 'toy' is not known here; install the package"):
         pictures.panels(record)

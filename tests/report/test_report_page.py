@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import HOSTILE, make_run
+from made_specs import Toy
 from safetensors.numpy import save
 
 from natgrad.cli.main import app
@@ -178,6 +179,18 @@ def test_one_run_tells_its_unusual_settings_and_several_their_differences(make: 
     shown = two[two.index('id="settings"') : two.index("<details>")]
     assert re.findall(r"<tr><th>([\w.]+)</th>", shown) == ["seed"]
     assert "natgrad train --seed 5 --layers 6,3 --epochs 2" in two
+
+
+def test_a_setting_that_one_run_alone_has_is_told_if_it_is_unusual(
+    make: Any, toy: None, tmp_path: Path
+) -> None:
+    toys, usual = make("toys", chosen=Toy(seed=1)), make("usual", epochs=3, data="somewhere")
+    unusual = make("unusual", epochs=3, data="somewhere", **{"training.save_seconds": 5.0})
+    for other, expected in ((usual, []), (unusual, ["training.save_seconds"])):
+        text = page_of(toys, other, out=tmp_path / "page.html")
+        shown = text[text.index('id="settings"') : text.index("<details>")]
+        names = re.findall(r"<tr><th>([\w.]+)</th>", shown)
+        assert sorted(names) == ["method", "model.kind", "model.layers", "seed", *expected]
 
 
 def test_the_report_goes_where_it_should_and_leaves_nothing_else(

@@ -18,8 +18,8 @@ LOSS = "valid_loss"  # every trace has it
 REFUSED = "steps_refused"  # since the evaluation before: only their sum is a final figure
 
 COLUMNS = (
-    Column("train_loss", "training loss", higher=False, chart="Loss", final=True),
-    Column(LOSS, "validation loss", higher=False, chart="Loss"),
+    Column("train_loss", "train loss", higher=False, chart="Loss", final=True),
+    Column(LOSS, "valid loss", higher=False, chart="Loss"),
     Column("step_kl", "KL length of a step", unit="nats", log=True, note="half of step·F·step"),
     Column("gradient_norm", "gradient norm", log=True),
     Column("direction_norm", "direction norm", log=True, note="after the solve"),

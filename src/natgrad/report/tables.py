@@ -72,13 +72,23 @@ def _model(record: Record) -> dict[str, Any]:
 def settings(records: Sequence[Record]) -> Markup:
     """What differs between the runs, or what is unusual in the one; the rest folded away."""
     full = [differences.settings(record.config) for record in records]
+    odd = [differences.unusual(record.config) for record in records]
     if len(records) == 1:
-        shown, none = list(differences.unusual(records[0].config)), "Every setting is the method's default."
+        shown, none = list(odd[0]), "Every setting is the method's default."
     else:
-        shown, none = differences.differing(full), "Every setting is the same in all runs."
-    rest = [name for name in full[0] if name not in shown]
+        shown, none = _apart(full, odd), "Every setting that all runs have is the same in all."
+    rest = [name for name in _merged(full) if name not in shown]
     told = compared(records, full, shown) if shown else tag("p", none)
     return join(told, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
+
+
+def _apart(full: Sequence[Mapping[str, Any]], odd: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings in which runs differ; one that only some of them have must be unusual there."""
+    return [
+        name
+        for name in differences.differing(full)
+        if all(name in each for each in full) or any(each.get(name) is not None for each in odd)
+    ]
 
 
 def environment(records: Sequence[Record]) -> Markup:
