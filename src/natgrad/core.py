@@ -57,8 +57,8 @@ class Objective(NamedTuple):
 class Product(NamedTuple):
     """An operator made ready for products. Where it has a factor, F = R^T R with one row for each sample.
 
-    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T; `samples` says how many rows there are. R itself
-    is never stored. `diagonal` is that of F, or an estimate of it.
+    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T; `samples` says how many rows there are. R
+    itself is never stored. `diagonal` is that of F, or an estimate of it.
     """
 
     mv: Callable[[Model], Model]
@@ -96,9 +96,9 @@ class Metric(NamedTuple):
 class Solution(NamedTuple):
     """The solution x of (damping I + F) x = g.
 
-    `curvature` is x^T F x; `result` indexes `natgrad.solvers.results.SOLVED`; `residual` is what is left of g, as a
-    share of it (nan where nobody looked). `iterates`, where kept for back-tracking, are [slot, ...] per leaf, of
-    which the first `kept` are filled.
+    `curvature` is x^T F x; `result` indexes `natgrad.solvers.results.SOLVED`; `residual` is what is left of
+    g, as a share of it (nan where nobody looked). `iterates`, where kept for back-tracking, are [slot, ...]
+    per leaf, of which the first `kept` are filled.
     """
 
     value: Model
@@ -114,7 +114,8 @@ class Solver(NamedTuple):
     """A way to solve: `prepare` once per metric, `solve` once per gradient.
 
     A factor may serve many gradients: that is all the K-step update is. `prepare` takes (operator, damping,
-    after) and returns the factor with the next `after` (see `Estimate`); `solve` takes (factor, gradient, guess).
+    after) and returns the factor with the next `after` (see `Estimate`); `solve` takes (factor, gradient,
+    guess).
     """
 
     prepare: Callable[[Any, Damping, Any], tuple[Factor, Any]]
@@ -124,8 +125,8 @@ class Solver(NamedTuple):
 class Step(NamedTuple):
     """A direction found: the vector to be subtracted, how far, what is carried, and what may be described.
 
-    `length` is None where the learning rate decides; in several parts it is a tree prefix of the model. `sound`
-    is false where the solve failed: the step is then refused.
+    `length` is None where the learning rate decides; in several parts it is a tree prefix of the model.
+    `sound` is false where the solve failed: the step is then refused.
     """
 
     vector: Model
@@ -206,7 +207,7 @@ class Pace(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Pictures side by side: values in [0, 1], one row for each picture, and the shape of an image, if it is one."""
+    """Pictures side by side: values in [0, 1], a row for each, and the shape of an image if they are images."""
 
     rows: Any  # [picture, value]
     image_shape: tuple[int, int] | None = None
@@ -228,8 +229,10 @@ class Problem(NamedTuple):
         rows: what batches are drawn from, on the device; number: how many of them make an epoch.
         draw: (key, rows, order, position): batch number `position` of an epoch's order.
         stages: ((epoch, stage), ...): what changes at which epoch, such as the number of samples; the first
-            is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not compared.
-        algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only: programs
+            is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not
+            compared.
+        algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
+            programs
             are shared between trainings that have these in common.
         rate: the learning rate of a pace, as a function of the step, for the reader.
         operations: about how many a step takes in a stage.
@@ -257,10 +260,12 @@ class Kind(NamedTuple):
     """A kind of model, with JAX; its settings and its commands are in its `Spec`.
 
     Attributes:
-        shape: (config, dataset): what of the data the model needs to be made again: the fields of the spec's `shape`.
+        shape: (config, dataset): what of the data the model needs to be made again: the fields of the
+            spec's `shape`.
         fresh: (key, config, shape): a new model.
         problem: (key, config, dataset): what a session trains; the key is that of evaluations.
-        trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by name.
+        trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by
+            name.
         panels: (run, dataset): sections of the report, by title.
     """
 

@@ -4,9 +4,9 @@
 
 One forward-mode pass gives J v, the output distribution's M bends it row by row, one reverse-mode pass brings
 it back; whatever is in the parameters is in the metric. Which matrix stands for M is the user's choice,
-by name: `fisher` (the distribution's own), `gauss_newton` (second derivative of the loss), `monte_carlo_fisher`
-(sampled targets) and, in `metrics.empirical`, the data's targets. With `rows_at_once`, only that many rows
-are in memory at a time, and every product repeats their forward pass.
+by name: `fisher` (the distribution's own), `gauss_newton` (second derivative of the loss),
+`monte_carlo_fisher` (sampled targets) and, in `metrics.empirical`, the data's targets. With `rows_at_once`,
+only that many rows are in memory at a time, and every product repeats their forward pass.
 """
 
 from collections.abc import Callable
@@ -236,7 +236,7 @@ def measuring(
 
 
 def of_scores(task: Task, samples: int) -> Form:
-    """M = (1/samples) sum_k s_k s_k^T, s_k the log-probability's gradient at target k of [row, sample, ...]."""
+    """M = (1/samples) sum_k s_k s_k^T, s_k the score at target k of [row, sample, ...]."""
 
     def scores(r: Array, t: Any) -> Array:
         return jax.vmap(jax.grad(lambda at, target: task.law.log_prob(at, target).sum()), (None, 1), 1)(r, t)

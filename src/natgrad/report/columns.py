@@ -10,31 +10,12 @@ from typing import Any
 
 from natgrad.errors import InputError
 from natgrad.models import registry
-from natgrad.models.registry import Column, Spec
+from natgrad.models.registry import COLUMNS, Column, Spec
 
 Row = Mapping[str, Any]
 AXES = ("epoch", "step", "seconds")
 LOSS = "valid_loss"  # every trace has it
 REFUSED = "steps_refused"  # since the evaluation before: only their sum is a final figure
-
-COLUMNS = (
-    Column("train_loss", "train loss", higher=False, chart="Loss", final=True),
-    Column(LOSS, "valid loss", higher=False, chart="Loss"),
-    Column("step_kl", "KL length of a step", unit="nats", log=True, note="half of step·F·step"),
-    Column("gradient_norm", "gradient norm", log=True),
-    Column("direction_norm", "direction norm", log=True, note="after the solve"),
-    Column("step_norm", "step norm", log=True),
-    Column("cosine", "cosine of gradient and direction"),
-    Column("solver_iterations", "solver iterations"),
-    Column("residual", "residual of the solve", log=True, note="relative"),
-    Column("condition", "condition of the damped blocks", log=True, note="largest, estimated"),
-    Column("damping", "damping", log=True),
-    Column("rate", "rate of the step", log=True),
-    Column("reduction_ratio", "reduction ratio", note="actual over predicted fall of the loss"),
-    Column("steps_refused", "steps refused", note="not finite or not solved, and not taken"),
-    Column("divergences", "divergences", note="chunks taken again with a smaller step"),
-)
-"""What all traces may hold beside `AXES`."""
 
 
 def spec_of(kind: str) -> Spec | None:

@@ -2,9 +2,9 @@
 
     (damping I + F_j) x_j = g_j      for every unit j of a layer
 
-`UnitSolver` is the contract of a solver of layers, `per_layer` makes a solver of a whole model, or of a part of
-it, from a choice among them. The damping is a number per unit. Layers are solved together, since a solver may
-have to do less for all of them than for each.
+`UnitSolver` is the contract of a solver of layers, `per_layer` makes a solver of a whole model, or of a part
+of it, from a choice among them. The damping is a number per unit. Layers are solved together, since a solver
+may have to do less for all of them than for each.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class LayerSystem(NamedTuple):
 
 
 class LayerSolution(NamedTuple):
-    """The solution of one layer, its iterations (0: a direct method), and x^T F x where it comes for nothing."""
+    """The solution of one layer, its iterations (0: a direct method), and x^T F x where that is free."""
 
     value: Layer
     iterations: Int[Array, ""] | int

@@ -179,7 +179,7 @@ class Session:
         return True
 
     def _look(self) -> None:
-        """The loss of the model as it is, in the objective's own unit, and by how much later ones may exceed it."""
+        """The loss of the model as it is, in its own unit, and by how much later ones may exceed it."""
         at, copy = self.progress, jax.tree.map(jnp.copy, self.state)
         _, seen = self.advance(self.key_steps, copy, self._nothing(), self.rows, self._order(0), 0, 1)
         loss = float(seen.last) if int(seen.taken) else math.inf

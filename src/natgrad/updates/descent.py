@@ -44,12 +44,13 @@ def descent(
 ) -> Algorithm:
     """Compose an objective, a direction and an optax optimizer into a training method.
 
-    The optimizer's result times `scale`, a function of the step, is added to the model: a learning rate that
-    is not part of the optimizer but `scale=lambda steps: -rate` saves a plain step from storing its update. It may
-    be a tree prefix of the model: then parts have rates of their own, which no optimizer can cancel. A direction
-    that has a length takes the place of `scale`. With `average`, an exponential average of the models is kept for
-    evaluation: over about the last tenth of the steps so far, and at most 1 / (1 - average) of them. `telling` is
-    a part of an update that is not finite if anything in it is not: to look at less of it takes less time.
+    The optimizer's result times `scale`, a function of the step, is added to the model: a learning rate
+    that is not part of the optimizer but `scale=lambda steps: -rate` saves a plain step from storing its
+    update. It may be a tree prefix of the model: then parts have rates of their own, which no optimizer
+    can cancel. A direction that has a length takes the place of `scale`. With `average`, an exponential
+    average of the models is kept for evaluation: over about the last tenth of the steps so far, and at
+    most 1 / (1 - average) of them. `telling` is a part of an update that is not finite if anything in it
+    is not: to look at less of it takes less time.
     """
     estimated = jax.jit(objective.estimate, inline=True)  # traced once for `init` and for every `step`
 

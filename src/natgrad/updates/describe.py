@@ -71,7 +71,7 @@ def of_layers(*, gain: bool) -> Callable[[Info], Numbers]:
 
 
 def named(found: dict[str, Any]) -> dict[str, float]:
-    """Every number by name: the vector `left.residual` as `left.0.residual` and so on; `residual` as `all.0`..."""
+    """Every number by name: the vector `left.residual` as `left.0.residual` and so on."""
     numbers = {}
     for name, value in found.items():
         if jnp.ndim(value) == 0:

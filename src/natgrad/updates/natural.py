@@ -4,9 +4,10 @@
 
 With `gain` the direction is (1 + damping) times that [nrws eq. 31], so that a large damping gives plain
 descent and a small one the natural gradient. A metric and its factor may be kept for `refresh` steps
-[nrws sec. 6.2]; the damping is fixed while they are. With `gradient_decay` it is the *gradient* that is averaged over steps,
-and then measured by the present metric: averaging directions would add vectors of different tangent spaces
-as if they were one. With `warm_start` the solver begins at a share of the last direction [martens2010].
+[nrws sec. 6.2]; the damping is fixed while they are. With `gradient_decay` it is the *gradient* that is
+averaged over steps, and then measured by the present metric: averaging directions would add vectors of
+different tangent spaces as if they were one. With `warm_start` the solver begins at a share of the last
+direction [martens2010].
 """
 
 from collections.abc import Callable
@@ -194,7 +195,7 @@ def _renewed(kept: Kept, renew: Callable[[], Kept]) -> Kept:
 
 
 def _keep(taken: Array, before: Kept, after: Kept) -> Kept:
-    """The factor stays where it is: after a step that was refused it is made again, with a renewed damping."""
+    """The factor stays where it is: after a refused step it is made again, with a renewed damping."""
     small = lambda kept: kept._replace(factor=())  # noqa: E731
     chosen = tree.select(taken, small(after), small(before))
     age = jnp.where(taken, after.age, 0)

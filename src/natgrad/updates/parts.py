@@ -45,8 +45,8 @@ class Block(NamedTuple):
 def blockwise(blocks: Mapping[str, Block]) -> Direction:
     """Every part of a model by its own direction; what is in no part keeps its gradient.
 
-    LAPACK calls of a direction wait for those of the one before. Lengths are a tree prefix of the model, where
-    directions have them: either all of them or none.
+    LAPACK calls of a direction wait for those of the one before. Lengths are a tree prefix of the model,
+    where directions have them: either all of them or none.
     """
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> dict[str, Carry]:
@@ -108,7 +108,7 @@ def _seen(name: str, block: Block, info: Info) -> Info:
 
 
 def _together(found: Mapping[str, Numbers]) -> Numbers:
-    """The numbers of all parts: some add up, of some the largest counts, the others keep their part's name."""
+    """The numbers of all parts: some add up, of some the largest counts, others keep their part's name."""
     numbers: Numbers = {}
     for name, own in found.items():
         for key, value in own.items():

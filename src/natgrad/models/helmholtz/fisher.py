@@ -144,7 +144,8 @@ def _blocks(
 def _layer(inputs: Values, logit: Values, weights: RowWeights, limit: int | None) -> UnitBlocks:
     """The rows of one layer; samples that share inputs and logits are one row, of their joint weight.
 
-    Of rows of equal weight the first are as good as any: they are spread over the data, whose order is random.
+    Of rows of equal weight the first are as good as any: they are spread over the data, whose order is
+    random.
     """
     if inputs.shape[1] == 1:
         weights = weights.sum(axis=0, keepdims=True)

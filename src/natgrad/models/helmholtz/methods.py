@@ -1,4 +1,4 @@
-"""Methods of Helmholtz machines by the names of a config: objective + a direction for each network + optimizer."""
+"""Methods of Helmholtz machines by the names of a config: objective, a direction for each network, optimizer."""
 
 import functools
 from collections.abc import Callable
@@ -150,7 +150,7 @@ def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
 
 
 def _asleep(settings: Any, pace: Pace) -> Direction:
-    """The direction of additional sleep steps: recognition's, by the Fisher of dreams; no bound on its length."""
+    """The direction of additional sleep steps: recognition's, by the Fisher of dreams, of any length."""
     if not hasattr(settings, "metric"):
         return steepest()
     resting = settings.metric.model_copy(update={"kl_radius": 0.0, "adaptive": False})

@@ -1,4 +1,4 @@
-"""Networks as a kind of model: model and output distribution -> task, data -> rows and batches, all -> a `Problem`."""
+"""Networks as a kind of model: a task from a config, rows and batches from data, a `Problem` from both."""
 
 import math
 from collections.abc import Callable
