@@ -82,7 +82,7 @@ def test_the_config_repeats_the_run(run, place):
 
 
 def test_chunks_change_no_number(run, place, data):
-    again = natgrad.train(data=data, out=place / "cut", **SETTINGS | {"training.chunk": 2})
+    again = natgrad.train(data=data, out=place / "cut", **SETTINGS | {"training.chunk_steps": 2})
     assert timeless(again.trace) == timeless(run.trace)
     assert same_parameters(again, run)
 
@@ -131,7 +131,7 @@ class Recorder:
 
 def test_a_watcher_sees_every_chunk_and_row(run, place, data):
     watch = Recorder()
-    natgrad.train(data=data, out=place / "watched", watch=watch, **SETTINGS | {"training.chunk": 3})
+    natgrad.train(data=data, out=place / "watched", watch=watch, **SETTINGS | {"training.chunk_steps": 3})
     assert watch.steps == [3, 5, 8, 10, 13, 15, 18, 20]
     assert timeless(watch.rows) == timeless(run.trace)
 

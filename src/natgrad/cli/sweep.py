@@ -8,13 +8,13 @@ from cyclopts import Parameter
 
 from natgrad.cli import commands
 from natgrad.cli.commands import Json, Quiet
-from natgrad.cli.flags import Whole
+from natgrad.cli.dotted import literal
 
 
 def sweep(
     config: Path,
     *,
-    workers: Whole = None,
+    workers: int | None = None,
     out: Path | None = None,
     quiet: Quiet = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
@@ -22,7 +22,7 @@ def sweep(
 ) -> None:
     """Train every setting of a file in which lists stand for several values; compare them on validation data.
 
-    Finished trials are skipped and interrupted ones resumed: the same command goes on with a sweep.
+    Finished trials are skipped and interrupted ones resumed: the same command continues a sweep.
     Dotted flags set values over those of the file.
 
     Parameters
@@ -39,11 +39,12 @@ def sweep(
     from natgrad.sweep.run import plan_of
     from natgrad.sweep.run import sweep as run_sweep
 
+    given = {name: literal(text) for name, text in commands.GIVEN.items()}
     if dry_run:
-        trials = plan_of(config, commands.DOTTED)
+        trials = plan_of(config, given)
         return commands._print({"trials": trials}, json=json, title=str(config), show=_list_trials)
     say = None if quiet else lambda line: print(line, file=sys.stderr, flush=True)
-    found = run_sweep(config, workers=workers, out=out, settings=commands.DOTTED, say=say)
+    found = run_sweep(config, workers=workers, out=out, settings=given, say=say)
     commands._print(found, json=json, title=str(config), show=_show)
     if found["failed"]:
         sys.exit(1)

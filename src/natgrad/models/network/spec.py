@@ -94,7 +94,9 @@ class AnyRows(Section):
     )
     rows: int = setting(0, "Rows of the metric (0: as many as the batch).", ge=0)
     drawn: PositiveInt | None = setting(
-        None, "Targets that are drawn for each row to estimate the matrix.", unset="none: the exact matrix"
+        None,
+        "Targets that are drawn for each row to estimate the matrix.",
+        unset="no draws, the exact matrix",
     )
 
 
