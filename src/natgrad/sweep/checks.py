@@ -1,0 +1,46 @@
+"""What a sweep's trials lack, found before any of them runs."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from natgrad import config
+from natgrad.data import load as load_data
+from natgrad.defaults import MACHINE
+from natgrad.errors import InputError
+from natgrad.limits import check as check_limits
+from natgrad.sweep.plan import Candidate, Section, resolved
+
+
+def check(section: Section, candidates: Iterable[Candidate]) -> None:
+    """Every candidate fits its data and has the columns that are asked for; data are read once."""
+    known: dict[str, Any] = {}
+    for candidate in candidates:
+        settings = resolved(candidate.setting, candidate.seeds[-1], section.seeded)
+        _check_columns(section, settings)
+        chosen = settings.data
+        if (key := chosen.model_dump_json()) not in known:
+            known[key] = load_data(
+                chosen.name,
+                binarize=chosen.binarize,
+                split_seed=chosen.split_seed,
+                image_shape=chosen.image_shape,
+            )
+        check_limits(settings, known[key])
+
+
+def measured(settings: config.Config) -> list[str]:
+    """The columns of the trace by which settings can be compared or which can be shown."""
+    if settings.model.kind == MACHINE:
+        return ["valid_ll", "valid_loss", "test_ll"]
+    error = "error" if settings.model.output == "softmax" else "squared_error"
+    return [f"{split}_{what}" for split in ("valid", "test") for what in ("ll", "loss", error)]
+
+
+def _check_columns(section: Section, settings: config.Config) -> None:
+    known, kind = measured(settings), settings.model.kind
+    for key, name in [("judge", section.judge), *(("columns", name) for name in section.shown)]:
+        if name not in known:
+            raise InputError(
+                f"sweep.{key}: expected what a model of kind {kind} is measured by, got {name}; "
+                f"give one of {', '.join(known)}"
+            )
