@@ -45,7 +45,17 @@ def test_binary_rows_are_drawn_as_they_are(resample):
 
 
 def test_rows_live_on_the_device_as_bytes():
-    assert batches.on_device(np.ones((3, 2))).values.dtype == jnp.uint8
+    assert batches.on_device(np.ones((3, 2), bool)).values.dtype == jnp.uint8
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_real_rows_are_drawn_as_they_are(dtype):
+    values = np.random.default_rng(0).normal(0, 9, (9, 5)).astype(np.float32)
+    rows = batches.on_device(values)
+    assert rows.values.dtype == jnp.float32
+    got = batches.draw(generator.key(0), rows, jnp.array([3, 0, 3]), dtype)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got.T, values[[3, 0, 3]])
 
 
 @pytest.mark.parametrize("levels", [16, 255])

@@ -183,13 +183,13 @@ def test_help_of_one_kind_shows_its_flags_alone(call):
 
 
 def test_a_new_kind_has_flags_help_and_commands(call, monkeypatch):
-    monkeypatch.setitem(registry.FOLDERS, "toy", "toy_kind:SPEC")
-    code, out, _ = call("train", "--model", "toy", "--sides", "3", "--faces", "7", "--dry-run")
+    monkeypatch.setitem(registry.FOLDERS, "coin", "coin_kind:SPEC")
+    code, out, _ = call("train", "--model", "coin", "--sides", "3", "--faces", "7", "--dry-run")
     assert (code, "sides = 3  # whole number > 0" in out, "faces = [7]  # list of" in out) == (0, True, True)
     Path("run").mkdir()
     Path("run/config.toml").write_text(out)
     _, out, _ = call("train", "--help")
-    assert "─ Settings of toy ─" in out
+    assert "─ Settings of coin ─" in out
     assert "--metal" in out
     _, out, _ = call("--help")
     assert "Toss the coin of a run." in out
@@ -199,11 +199,14 @@ def test_a_new_kind_has_flags_help_and_commands(call, monkeypatch):
     code, out, _ = call("toss", "run", "--times", "2")
     assert [" ".join(line.split()) for line in out.splitlines()[-3:]] == ["toss side", "0 1", "1 1"]
     code, _, err = call("evaluate", "run")
-    assert (code, err) == (2, "natgrad: a model of kind toy has no command evaluate; its commands are toss\n")
+    assert (code, err) == (
+        2,
+        "natgrad: a model of kind coin has no command evaluate; its commands are toss\n",
+    )
     code, _, err = call("toss", "run", "--times", "2.5")
     assert "--times: expected a whole number, got '2.5'" in err
     _, out, _ = call("toss", "--help")
-    assert "Runs of toy:" in out
+    assert "Runs of coin:" in out
     assert "How often." in out
 
 
@@ -356,15 +359,6 @@ MISTAKES = [
     ),
     ("train --model mlpp --help", "unknown model 'mlpp'; did you mean 'mlp'?"),
     ("train --seed --quiet", "--seed needs a value; write --seed VALUE"),
-    (
-        "resume none --optimizer.name adam",
-        "resume takes no settings but --epochs, got optimizer.name; leave them out",
-    ),
-    (
-        "evaluate none --metric.damping 1",
-        "evaluate takes no settings, got metric.damping; leave them out, they",
-    ),
-    ("runs --seed.a 1", "runs takes no settings, got seed.a; leave them out, they belong to train and sweep"),
     ("sample --model mlp none", "a model of kind mlp has no command sample; its commands are evaluate"),
     (
         "fisher none --model autoencoder",
@@ -381,6 +375,7 @@ MISTAKES = [
     ("evaluate none --model mlp --samples 2", "Unknown option: --samples"),
     ("data get mnits", "unknown data set 'mnits'; did you mean 'mnist'"),
     ("data check zzzzzz", "unknown data set 'zzzzzz'; known are 3by3, "),
+    ("frobnicate --nonsense.key 5", 'Unknown command "frobnicate"'),
     ("frobnicate", 'Unknown command "frobnicate"'),
 ]
 
@@ -388,6 +383,23 @@ MISTAKES = [
 @pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[case[0] for case in MISTAKES])
 def test_mistakes_are_one_sentence_and_leave_nothing(call, line, sentence):
     assert sentence in fails(call, *line.split())
+
+
+WITHOUT_SETTINGS = [
+    *("data list", "data check 3by3", "data", "relax flow", "runs", "resume r", "report r", "fisher r"),
+    *("evaluate r", "sample r", "--version"),
+]
+
+
+@pytest.mark.parametrize("line", WITHOUT_SETTINGS)
+def test_commands_without_settings_refuse_them(call, line):
+    words = line.removesuffix(" 3by3").removesuffix(" r")
+    err = fails(call, *line.split(), "--odd.key", "5", "--s.b=1")
+    assert err == f"natgrad: {words} takes no settings of a training, got odd.key, s.b; leave them out\n"
+
+
+def test_settings_without_a_command_are_a_mistake(call):
+    assert "expected a command before nonsense.key" in fails(call, "--nonsense.key", "5")
 
 
 def test_a_dotted_flag_without_a_value(call):

@@ -23,10 +23,10 @@ def usual(reader, **more):
 
 
 @pytest.fixture
-def toy(monkeypatch):
+def coin(monkeypatch):
     """A kind of somebody else's, registered while everything is imported already."""
-    monkeypatch.setitem(registry.FOLDERS, "toy", "toy_kind:SPEC")
-    return registry.spec_of("toy")
+    monkeypatch.setitem(registry.FOLDERS, "coin", "coin_kind:SPEC")
+    return registry.spec_of("coin")
 
 
 @every
@@ -208,23 +208,23 @@ def test_settings_of_one_kind_import_neither_jax_nor_other_kinds():
     assert found.stdout.strip() == "[]"
 
 
-def test_a_new_kind_needs_nothing_but_its_spec(toy, tmp_path):
-    whole = config.resolve({"model": "toy", "sides": 3, "metal": "gold"})
+def test_a_new_kind_needs_nothing_but_its_spec(coin, tmp_path):
+    whole = config.resolve({"model": "coin", "sides": 3, "metal": "gold"})
     assert (whole.method, whole.model.sides, whole.model.metal) == ("count", 3, "gold")
     assert whole.training.epochs == 100
     (tmp_path / "c.toml").write_text(annotated(whole))
     assert config.resolve({}, tmp_path / "c.toml") == whole
     assert "# weight =  # not set: weighed; takes number" in annotated(whole)
     with pytest.raises(
-        InputError, match=r"model.layers is not a setting of the method count of toy, but of model"
+        InputError, match=r"model.layers is not a setting of the method count of coin, but of model"
     ):
-        config.resolve({"model": "toy", "layers": (3,)})
+        config.resolve({"model": "coin", "layers": (3,)})
     with pytest.raises(InputError, match=r"unknown setting 'side'; did you mean .*'sides'"):
-        config.resolve({"model": "toy", "side": 3})
-    with pytest.raises(InputError, match=r"model.sides is not a setting of .* but of models of kind toy"):
+        config.resolve({"model": "coin", "side": 3})
+    with pytest.raises(InputError, match=r"model.sides is not a setting of .* but of models of kind coin"):
         config.resolve({"sides": 3})
-    with pytest.raises(InputError, match=r"optimizer.name is not a setting of the method guess of toy"):
-        config.resolve({"model": "toy", "method": "guess", "optimizer": "adam"})
+    with pytest.raises(InputError, match=r"optimizer.name is not a setting of the method guess of coin"):
+        config.resolve({"model": "coin", "method": "guess", "optimizer": "adam"})
     assert "model.faces" in names.depths()
     assert "| `model.sides` | `--sides` | 2 |" in settings_page.page()
 
@@ -281,6 +281,7 @@ UNREAD = [
         {"solver": "minres"},
         "metric.solver: expected auto or direct .* got minres, which is for models of kind mlp",
     ),
+    ({"data.binarize": "real"}, "data.binarize: expected round or resample .* got real, which is for models"),
     (
         {"data.binarize": "grey"},
         "data.binarize: expected round or resample .* got grey, which is for models of kind",

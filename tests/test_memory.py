@@ -41,6 +41,7 @@ from natgrad.trained import Trained
 ACTIONS = {
     "data": load,
     "round": lambda path: load(path, binarize="round"),
+    "real": lambda path: load(path, binarize="real"),
     "run": natgrad.load,
     "config": lambda path: config.resolve({}, path),
     "model": Trained.load,
@@ -131,7 +132,7 @@ def saved(run, sizes=(4, 3, 2), **files):
     return run
 
 
-KINDS = [("|u1", False, "round"), ("|u1", True, "data"), ("<f2", False, "data")]
+KINDS = [("|u1", False, "round"), ("|u1", True, "data"), ("<f2", False, "data"), ("<f4", False, "real")]
 SLOW = [("|u1", False, "data"), ("|u1", True, "round"), ("|i1", False, "round"), ("<f8", True, "data")]
 
 

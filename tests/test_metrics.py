@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from natgrad.models.helmholtz.reweighted import normalised, reweighted
 
 import oracles
 from cases import CODINGS, machine
@@ -14,7 +15,6 @@ from natgrad.models.helmholtz import fisher as per_unit
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Pass
 from natgrad.models.helmholtz.phases import Phases
-from natgrad.models.helmholtz.reweighted import normalised, reweighted
 
 SIZES = {"two": (3, 2, 2), "three": (2, 2, 2, 1)}
 

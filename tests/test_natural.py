@@ -8,6 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from natgrad.models.helmholtz.reweighted import reweighted
+from natgrad.solvers.krylov import conjugate_gradient
+from natgrad.updates.diagnose import diagnose, named
+from natgrad.updates.shaped import covector_momentum, trust_region
 
 from cases import CODINGS, machine
 from natgrad import tree
@@ -16,15 +20,11 @@ from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
 from natgrad.metrics.blocks import join
 from natgrad.models.helmholtz import fisher as per_unit
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.reweighted import reweighted
 from natgrad.solvers.choice import always, automatic
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
-from natgrad.solvers.krylov import conjugate_gradient
 from natgrad.updates.descent import descent
-from natgrad.updates.diagnose import diagnose, named
 from natgrad.updates.natural import fisher_length, natural
-from natgrad.updates.shaped import covector_momentum, trust_region
 
 pytestmark = pytest.mark.timeout(200)
 DREAMS = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_from_dreams)

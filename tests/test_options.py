@@ -7,25 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from natgrad.models.helmholtz.bidirectional import bidirectional, half_exponent
+from natgrad.models.helmholtz.reweighted import reweighted
+from natgrad.models.helmholtz.wake_sleep import wake_sleep
+from natgrad.updates.alternate import alternate
 
 import oracles
 from cases import CODINGS, machine
 from natgrad import config, tree
-from natgrad.core import NON_FINITE, Algorithm, Info, State, steepest
+from natgrad.core import NON_FINITE, Algorithm, Info, State
 from natgrad.models.helmholtz import fisher as per_unit
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz import normalizer as evaluation
-from natgrad.models.helmholtz.bidirectional import bidirectional, half_exponent
 from natgrad.models.helmholtz.phases import sleep_only
-from natgrad.models.helmholtz.reweighted import reweighted
-from natgrad.models.helmholtz.wake_sleep import wake_sleep
 from natgrad.names import readers
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
-from natgrad.updates.alternate import alternate
 from natgrad.updates.damping import levenberg_marquardt, reduction_ratio
 from natgrad.updates.descent import descent
+from natgrad.updates.first_order import steepest
 from natgrad.updates.natural import fisher_length, natural
 
 pytestmark = pytest.mark.timeout(200)

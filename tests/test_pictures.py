@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from natgrad.core import Sheet
 from natgrad.errors import InputError
-from natgrad.evaluate.pictures import grid, save_samples
+from natgrad.evaluate.pictures import grid, save_samples, save_sheets
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -26,6 +27,28 @@ def test_any_number_and_shape_is_saved(tmp_path, number, shape):
     save_samples(tmp_path / "a.png", means, (means > 0.5).astype(np.uint8), shape)
     assert (tmp_path / "a.png").read_bytes().startswith(PNG)
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_sheets_stand_side_by_side_under_their_captions(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    seen = []
+    monkeypatch.setattr("natgrad.evaluate.pictures.save_figure", lambda path, figure: seen.append(figure))
+    pixels = np.arange(24.0).reshape(6, 4) / 24
+    sheets = {"first": Sheet(pixels, (2, 2), 3), "second": Sheet(pixels), "third": Sheet(pixels[:4], (2, 2))}
+    save_sheets(tmp_path / "a.png", sheets)
+    (figure,) = seen
+    assert isinstance(figure, Figure)
+    assert [axes.get_title() for axes in figure.axes] == ["first", "second", "third"]
+    drawn = [axes.images[0].get_array().shape for axes in figure.axes]
+    assert drawn == [(2 * 3 + 1, 3 * 3 + 1), (6 * 2 + 1, 5 + 1), (2 * 3 + 1, 2 * 3 + 1)]
+    left, middle, right = (axes.get_position().x0 for axes in figure.axes)
+    assert left < middle < right
+
+
+def test_no_sheets_are_no_picture(tmp_path):
+    save_sheets(tmp_path / "a.png", {})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_unwritable_pictures_are_said(tmp_path):

@@ -504,7 +504,7 @@ def test_the_command_line_resumes(tmp_path, data, whole, capsys):
             run,
             "--optimizer.name",
             "adam",
-        ): "resume takes no settings but --epochs, got optimizer.name",
+        ): "resume takes no settings of a training, got optimizer.name; leave them out",
     }.items():
         code, out, err = call(*arguments)
         assert (code, out) == (2, "")

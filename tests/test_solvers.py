@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from natgrad.models.helmholtz.reweighted import reweighted
+from natgrad.solvers.contract import solve_layers
+from natgrad.solvers.krylov import conjugate_gradient
 
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
 from natgrad.models.helmholtz import fisher as per_unit
-from natgrad.models.helmholtz.reweighted import reweighted
 from natgrad.solvers import krylov
 from natgrad.solvers.choice import always, automatic
-from natgrad.solvers.contract import solve_layers
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
-from natgrad.solvers.krylov import conjugate_gradient
 
 pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait for ever
 

@@ -14,7 +14,6 @@ in its `Spec` (`natgrad.models.registry`).
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
@@ -57,8 +56,8 @@ class Objective(NamedTuple):
 class Product(NamedTuple):
     """An operator made ready for products. Where it has a factor, F = R^T R with one row for each sample.
 
-    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T; `samples` says how many rows there are. R itself
-    is never stored. `diagonal` is that of F, or an estimate of it.
+    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T; `samples` says how many rows there are. R
+    itself is never stored. `diagonal` is that of F, or an estimate of it.
     """
 
     mv: Callable[[Model], Model]
@@ -75,8 +74,12 @@ class Operator(Protocol):
     def bind(self) -> Product:
         """The operator, linearized once, for any number of products."""
 
-    def mean_diagonal(self, key: PRNGKeyArray, like: Model) -> Damping:
-        """The mean of its diagonal: one number, or one for every block."""
+    def mean_diagonal(self, key: PRNGKeyArray) -> Damping:
+        """The mean of its diagonal: one number, or some for every unit."""
+
+    @property
+    def like(self) -> Model:
+        """A tree shaped like the vectors that it takes."""
 
 
 class Metric(NamedTuple):
@@ -92,9 +95,9 @@ class Metric(NamedTuple):
 class Solution(NamedTuple):
     """The solution x of (damping I + F) x = g.
 
-    `curvature` is x^T F x; `result` indexes `natgrad.solvers.results.SOLVED`; `residual` is what is left of g, as a
-    share of it (nan where nobody looked). `iterates`, where kept for back-tracking, are [slot, ...] per leaf, of
-    which the first `kept` are filled.
+    `curvature` is x^T F x; `result` indexes `natgrad.solvers.results.SOLVED`; `residual` is what is left of
+    g, as a share of it (nan where nobody looked). `iterates`, where kept for back-tracking, are [slot, ...]
+    per leaf, of which the first `kept` are filled.
     """
 
     value: Model
@@ -110,7 +113,8 @@ class Solver(NamedTuple):
     """A way to solve: `prepare` once per metric, `solve` once per gradient.
 
     A factor may serve many gradients: that is all the K-step update is. `prepare` takes (operator, damping,
-    after) and returns the factor with the next `after` (see `Estimate`); `solve` takes (factor, gradient, guess).
+    after) and returns the factor with the next `after` (see `Estimate`); `solve` takes (factor, gradient,
+    guess).
     """
 
     prepare: Callable[[Any, Damping, Any], tuple[Factor, Any]]
@@ -120,8 +124,8 @@ class Solver(NamedTuple):
 class Step(NamedTuple):
     """A direction found: the vector to be subtracted, how far, what is carried, and what may be described.
 
-    `length` is None where the learning rate decides; in several parts it is a tree prefix of the model. `sound`
-    is false where the solve failed: the step is then refused.
+    `length` is None where the learning rate decides; in several parts it is a tree prefix of the model.
+    `sound` is false where the solve failed: the step is then refused.
     """
 
     vector: Model
@@ -202,7 +206,7 @@ class Pace(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Pictures side by side: values in [0, 1], one row for each picture, and the shape of an image, if it is one."""
+    """Pictures side by side: values in [0, 1], a row for each, and the shape of an image if they are one."""
 
     rows: Any  # [picture, value]
     image_shape: tuple[int, int] | None = None
@@ -224,8 +228,10 @@ class Problem(NamedTuple):
         rows: what batches are drawn from, on the device; number: how many of them make an epoch.
         draw: (key, rows, order, position): batch number `position` of an epoch's order.
         stages: ((epoch, stage), ...): what changes at which epoch, such as the number of samples; the first
-            is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not compared.
-        algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only: programs
+            is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not
+            compared.
+        algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
+            programs
             are shared between trainings that have these in common.
         rate: the learning rate of a pace, as a function of the step, for the reader.
         operations: about how many a step takes in a stage.
@@ -253,10 +259,12 @@ class Kind(NamedTuple):
     """A kind of model, with JAX; its settings and its commands are in its `Spec`.
 
     Attributes:
-        shape: (config, dataset): what of the data the model needs to be made again: the fields of the spec's `shape`.
+        shape: (config, dataset): what of the data the model needs to be made again: the fields of the
+            spec's `shape`.
         fresh: (key, config, shape): a new model.
         problem: (key, config, dataset): what a session trains; the key is that of evaluations.
-        trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by name.
+        trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by
+            name.
         panels: (run, dataset): sections of the report, by title.
     """
 
@@ -289,22 +297,3 @@ def stateless(
         return estimate(key, model, batch), carry
 
     return Objective(init, with_carry, revalue)
-
-
-def steepest() -> Direction:
-    """The Euclidean direction: the gradient itself."""
-
-    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Carry:
-        del key, model, estimate
-        return ()
-
-    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> Step:
-        del key, model
-        return Step(estimate.gradient, carry)
-
-    return Direction(init, apply)
-
-
-def finite(*values: Any) -> Array:
-    """Whether every scalar given is finite."""
-    return jnp.all(jnp.isfinite(jnp.stack([jnp.asarray(value) for value in values])))

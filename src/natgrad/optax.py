@@ -16,13 +16,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 from jaxtyping import Array
 
-from natgrad.core import Model
+from natgrad import tree
+from natgrad.core import Estimate, Model, Solver
 from natgrad.errors import InputError
 from natgrad.layers.outputs import Law, enumerated, linear, natural, sigmoid, softmax
 from natgrad.layers.supervised import (
+    Labelled,
     Network,
     Rows,
     Task,
@@ -32,38 +35,31 @@ from natgrad.layers.supervised import (
     check_scalar,
     loss,
 )
-from natgrad.metrics.curvature import Metric, fisher, gauss_newton, hessian, monte_carlo_fisher
+from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
     centred_covariance,
     squared_gradients,
     squared_sums,
     uncentred_covariance,
+    with_diagonal,
 )
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
-from natgrad.solvers.whole import Solve, automatic, dense_solve, dual_solve
-from natgrad.updates.lengths import divergence_ball, inverse_time, learning_rate, line_search
-from natgrad.updates.reduction import Damping, constant, levenberg_marquardt, scheduled
-from natgrad.updates.truncated_newton import (
-    Evidence,
-    Function,
-    Kept,
-    Parts,
-    advance,
-    begin,
-    diagonal_preconditioner,
-    no_evidence,
-)
+from natgrad.solvers.whole import automatic, dense_solve, dual_solve
+from natgrad.updates import natural as directions
+from natgrad.updates.damping import Damping, constant, levenberg_marquardt, scheduled
+from natgrad.updates.first_order import inverse_time
+from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
+from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
 
 __all__ = [
     "Law",
-    "Parts",
+    "Options",
     "automatic",
     "centred_covariance",
     "conjugate_gradient",
     "constant",
     "dense_solve",
-    "diagonal_preconditioner",
     "divergence_ball",
     "dual_solve",
     "enumerated",
@@ -87,6 +83,7 @@ __all__ = [
     "squared_gradients",
     "squared_sums",
     "uncentred_covariance",
+    "with_diagonal",
 ]
 
 
@@ -101,10 +98,10 @@ def natural_gradient(
     network: Network,
     law: Law,
     *,
-    damping: Damping | float = 1e-2,
-    metric: Metric | None = None,
-    solve: Solve | None = None,
-    parts: Parts | None = None,
+    damping: Damping | float | None = None,
+    metric: TaskMetric | None = None,
+    solver: Solver | None = None,
+    options: Options | None = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Measure gradients by a metric of the network's outputs.
@@ -113,61 +110,64 @@ def natural_gradient(
 
         inputs: the rows of the gradient, [row, ...] or a tree of such.
         targets: their targets, for metrics, dampings and lengths that look at the loss.
-        metric_inputs, metric_targets: other rows for the metric, labelled or not; `inputs` by default.
+        metric_inputs, metric_targets: other rows for the metric, labeled or not; `inputs` by default.
         value_fn: the loss as a function of the parameters, in place of -log p of the targets.
 
     Args:
         network: from (parameters, inputs) to outputs.
         law: what the outputs say about targets.
-        damping: a number, `scheduled(...)` or `levenberg_marquardt(...)`.
+        damping: a number (0.01 by default), `scheduled(...)` or `levenberg_marquardt(...)`.
         metric: `fisher()` by default.
-        solve: by default exact where that is small, otherwise 20 conjugate gradients.
-        parts: all parts at once, in place of the three above, with lengths, preconditioner and momentum;
-            a length other than 1 is multiplied in, and `optax.scale(-1.0)` then completes the chain.
+        solver: by default exact where that is small, otherwise 20 conjugate gradients.
+        options: damping together with lengths, warm start and so on; a length is multiplied in, and
+            `optax.scale(-1.0)` then completes the chain.
         seed: of the random numbers that some metrics draw.
     """
-    task, chosen = Task(network, law), _parts(damping, metric, solve, parts)
+    task, chosen = Task(network, law), _options(damping, options)
+    measured = (fisher() if metric is None else metric)(task)
+    solved = automatic(conjugate_gradient(20)) if solver is None else solver
 
     def init(params: Model) -> NaturalState:
         check_parameters(params)
-        kept = begin(chosen, params)
-        return NaturalState(kept, no_evidence(kept))
+        direction = directions.natural(measured, solved, chosen)
+        kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, None, {}))
+        return NaturalState(kept, no_evidence(kept.level))
 
     def update(
         updates: Model, state: NaturalState, params: Model | None = None, **extra: Any
     ) -> tuple[Model, NaturalState]:
-        rows, value = _arguments(task, updates, params, extra)
-        function = Function(params, updates, lambda: value(params), value)
+        batch, value = _arguments(task, updates, params, extra)
+        direction = directions.natural(measured, solved, chosen, revalue=lambda model, rows: value(model))
         key = jax.random.fold_in(jax.random.key(seed), state.kept.steps)
-        return _with_state(*advance(key, chosen, task, state.kept, function, rows))
+        estimate = Estimate(jnp.zeros_like(state.kept.level), updates, batch, {})
+        found = direction.apply(key, state.kept, params, estimate)
+        step = found.vector if found.length is None else tree.scale(found.length, found.vector)
+        kept = direction.keep(jnp.asarray(found.sound), state.kept, found.carry)
+        step = tree.select(found.sound, step, tree.zeros(step))
+        return step, NaturalState(kept, found.evidence.evidence)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _with_state(step: Model, kept: Kept, evidence: Evidence) -> tuple[Model, NaturalState]:
-    return step, NaturalState(kept, evidence)
-
-
-def _parts(
-    damping: Damping | float, metric: Metric | None, solve: Solve | None, parts: Parts | None
-) -> Parts:
-    if parts is not None:
-        if metric is not None or solve is not None:
-            raise InputError(
-                "natural_gradient takes metric and solve as part of `parts` or apart, got both; give one"
-            )
-        return parts
-    return Parts(
-        metric=fisher() if metric is None else metric,
-        solve=automatic(conjugate_gradient(20)) if solve is None else solve,
-        damping=damping if isinstance(damping, Damping) else constant(damping),
-    )
+def _options(damping: Damping | float | None, options: Options | None) -> Options:
+    if options is None:
+        given = 1e-2 if damping is None else damping
+        return Options(damping=given if isinstance(given, Damping) else constant(given))
+    if damping is not None:
+        raise InputError(
+            "natural_gradient takes damping as part of `options` or by itself, got both; give one"
+        )
+    if options.refresh > 1:
+        raise InputError(
+            f"natural_gradient measures its metric at every update, got refresh {options.refresh}; use 1"
+        )
+    return options
 
 
 def _arguments(
     task: Task, updates: Model, params: Model | None, extra: dict[str, Any]
-) -> tuple[Rows, Callable[[Model], Array]]:
-    """The metric's rows and the loss, from what `update` was given."""
+) -> tuple[Labelled, Callable[[Model], Array]]:
+    """The rows of gradient and metric, and the loss, from what `update` was given."""
     if params is None or extra.get("inputs") is None:
         missing = "parameters" if params is None else "inputs"
         raise InputError(
@@ -186,11 +186,11 @@ def _arguments(
         task.law.check(outputs, rows.targets)
     if extra.get("value_fn") is not None:
         check_scalar(extra["value_fn"], params)
-    measured = rows
+    others = None
     if extra.get("metric_inputs") is not None:
-        measured = Rows(extra["metric_inputs"], extra.get("metric_targets"))
-        check_metric_rows(rows, measured)
-    return measured, _value(task, rows, extra.get("value_fn"))
+        others = Rows(extra["metric_inputs"], extra.get("metric_targets"))
+        check_metric_rows(rows, others)
+    return Labelled(rows, others), _value(task, rows, extra.get("value_fn"))
 
 
 def _value(task: Task, rows: Rows, given: Callable[[Model], Array] | None) -> Callable[[Model], Array]:

@@ -45,8 +45,8 @@ def norm(tree: Any) -> Float[Array, ""]:
 
 
 def scale(factor: Any, tree: T) -> T:
-    """Every leaf times a number."""
-    return jax.tree.map(lambda leaf: factor * leaf, tree)
+    """Every leaf times a number; several numbers are a tree prefix: each multiplies all leaves below it."""
+    return jax.tree.map(lambda number, part: jax.tree.map(lambda leaf: number * leaf, part), factor, tree)
 
 
 def add(left: T, right: T) -> T:
@@ -60,8 +60,12 @@ def subtract(left: T, right: T) -> T:
 
 
 def axpy(factor: Any, left: T, right: T) -> T:
-    """factor * left + right, leaf by leaf, in every leaf's own precision."""
-    return jax.tree.map(lambda a, b: jnp.asarray(factor).astype(a.dtype) * a + b, left, right)
+    """factor * left + right, leaf by leaf, in every leaf's own precision; the factor as in `scale`."""
+
+    def part(number: Any, one: Any, two: Any) -> Any:
+        return jax.tree.map(lambda a, b: jnp.asarray(number).astype(a.dtype) * a + b, one, two)
+
+    return jax.tree.map(part, factor, left, right)
 
 
 def select(condition: Any, yes: T, no: T) -> T:

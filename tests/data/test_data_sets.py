@@ -8,10 +8,12 @@ from scipy.ndimage import gaussian_filter
 
 from natgrad.data import Dataset, load, names
 from natgrad.data.catalogue import CATALOGUE
-from natgrad.data.mini import shrink, shrinking
+from natgrad.data.mini import shrink, shrink_grey, shrinking
 from natgrad.data.patterns import Law
+from natgrad.errors import InputError
 
-FILED = [name for name in names() if CATALOGUE[name].files]
+OWN = ["toronto-faces"]  # whose files are the user's: tests/data/test_data_toronto.py
+FILED = [name for name in names() if CATALOGUE[name].files and name not in OWN]
 EMBEDDED = [name for name in names() if not CATALOGUE[name].files]
 
 
@@ -39,6 +41,16 @@ def test_shrinking_agrees_with_scipy(side):
     np.testing.assert_array_equal(small[clear], means[clear] > 0.5)
     assert not small[~clear].any()
     assert clear.mean() > 0.9
+
+
+def test_grey_shrinking_agrees_with_scipy():
+    rows = np.random.default_rng(0).integers(0, 256, (200, 36), dtype=np.uint8)
+    rows[0], rows[1] = 0, 255
+    small, means = shrink_grey(rows, 6), shrink_by_scipy(rows, 6)
+    assert small.dtype == np.uint8
+    assert np.abs(small - means).max() <= 0.5 + 1e-9
+    assert (small[0] == 0).all()
+    assert (small[1] == 255).all()
 
 
 def test_shrinking_ties_are_dark():
@@ -87,6 +99,13 @@ def test_digits_come_rounded_or_grey():
     assert sorted(map(tuple, seen)) == sorted(map(tuple, source.data))
 
 
+def test_grey_and_binary_sets_may_be_real():
+    grey, real = load("digits", binarize="grey"), load("digits", binarize="real")
+    assert (real.levels, real.resample, real.valid.dtype) == (1, False, np.float32)
+    np.testing.assert_array_equal(real.valid, grey.valid / np.float32(16))
+    np.testing.assert_array_equal(load("3by3", binarize="real").test, load("3by3").test)
+
+
 def check_sound(data: Dataset, name: str):
     entry = CATALOGUE[name]
     splits = (data.train, data.valid, data.test)
@@ -124,6 +143,33 @@ def test_binarized_mnist_is_the_published_one(real_data):
 def test_mini_mnist_agrees_with_scipy(real_data):
     large, small = load("binarized-mnist"), load("mini-mnist")
     np.testing.assert_array_equal(small.valid, shrink_by_scipy(large.valid, 28) > 0.5 + 1e-9)
+
+
+def test_mini_mnist_in_grey_is_resampled_grey_mnist(real_data):
+    large, small = load("mnist", split_seed=3), load("mini-mnist", binarize="resample", split_seed=3)
+    means = shrink_by_scipy(large.valid, 28)
+    assert (small.levels, small.resample, small.visible, small.image_shape) == (255, True, 196, (14, 14))
+    assert np.abs(small.valid - means).max() <= 0.5 + 1e-9
+    assert ((small.valid > 0) & (small.valid < 255)).mean() > 0.1
+    np.testing.assert_array_equal(small.labels["valid"], large.labels["valid"])
+    grey = load("mini-mnist", binarize="grey", split_seed=3)
+    assert (grey.levels, grey.resample) == (255, False)
+    np.testing.assert_array_equal(grey.test, small.test)
+
+
+def test_mini_mnist_is_rounded_by_default(real_data):
+    usual, rounded = load("mini-mnist"), load("mini-mnist", binarize="round")
+    assert usual.split == rounded.split
+    assert (usual.levels, usual.resample) == (1, False)
+    assert usual.split["checksums"]["test"] == (
+        "1b4fae1a738b3e72636389d7b6990070553d3580219297a52348b5908dc4f1a0"
+    )
+
+
+def test_binary_sets_cannot_be_resampled():
+    with pytest.raises(InputError, match="expected grey values in 3by3 to resample, its values are binary"):
+        load("3by3", binarize="resample")
+    assert load("3by3", binarize="grey").split == load("3by3", binarize="round").split == load("3by3").split
 
 
 def test_mnist_valid_is_drawn_from_train(real_data):

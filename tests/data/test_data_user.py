@@ -65,9 +65,46 @@ def test_rounding_asks_for_more_than_one_half(tmp_path):
     assert load(npy(tmp_path, means), binarize="round").train.tolist() == [[0, 0, 0, 1, 1]]
 
 
-def test_resample_of_binary_values_is_harmless(tmp_path):
-    data = load(npy(tmp_path, BITS), binarize="resample")
-    assert (data.levels, data.resample) == (1, False)
+def test_binary_values_cannot_be_resampled(tmp_path):
+    path = npy(tmp_path, BITS)
+    with pytest.raises(InputError, match=r"expected grey values in .*\.npy to resample, its values are"):
+        load(path, binarize="resample")
+    for harmless in (None, "round", "grey"):
+        data = load(path, binarize=harmless)
+        assert (data.levels, data.resample) == (1, False)
+
+
+def test_real_values_are_kept_as_they_are(tmp_path):
+    numbers = RANDOM.normal(0, 30, (40, 12))
+    data = load(npy(tmp_path, numbers), binarize="real")
+    assert (data.levels, data.resample, data.train.dtype) == (1, False, np.float32)
+    assert together(data) == sorted(numbers.astype(np.float32).tolist())
+    for kept in (2 * BITS - 1, BITS, BITS * 7, numbers.astype(np.float16), BITS.astype(np.uint8)):
+        assert together(load(npy(tmp_path, kept), binarize="real")) == sorted(kept.tolist())
+    table = load(csv(tmp_path, "-1.5,2\n3,1e9\n0,1\n"), binarize="real")
+    assert together(table) == [[-1.5, 2], [0, 1], [3, 1e9]]
+    assert data.split == load(npy(tmp_path, numbers), binarize="real").split
+
+
+def test_real_values_of_grey_bytes_are_means(tmp_path):
+    data = load(npz(tmp_path, train=GREY, valid=GREY, test=GREY), binarize="real")
+    assert data.train.dtype == np.float32
+    np.testing.assert_allclose(data.train, GREY / 255, rtol=1e-7)
+
+
+def test_real_values_must_be_finite_and_fit(tmp_path):
+    for array in (np.where(BITS, np.nan, 0.0), np.where(BITS, -np.inf, 0.0)):
+        with pytest.raises(InputError, match="expected finite numbers in 'rows' of"):
+            load(npy(tmp_path, array), binarize="real")
+    with pytest.raises(InputError, match=r"expected numbers that float32 can hold in .*, got -1e\+300 to 0;"):
+        load(npy(tmp_path, np.where(BITS, -1e300, 0.0)), binarize="real")
+
+
+def test_real_values_of_a_large_compressed_file_are_refused(tmp_path):
+    np.savez_compressed(tmp_path / "b.npz", train=np.zeros((12_000, 784), np.uint8))
+    with pytest.raises(InputError, match="is read in at most five times its size and 64 MB of memory"):
+        load(tmp_path / "b.npz", binarize="real")
+    load(tmp_path / "b.npz")
 
 
 def test_the_code_is_one_for_all_splits(tmp_path):

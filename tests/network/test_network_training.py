@@ -49,6 +49,7 @@ def own(place):
     np.savez(place / "classes.npz", images=images, labels=labels)
     np.savez(place / "numbers.npz", images=images, labels=labels / 2 - 0.5)
     np.savez(place / "bare.npz", images=images)
+    np.savez(place / "real.npz", images=9 * images - 4, labels=labels)
     return place
 
 
@@ -275,6 +276,39 @@ def test_data_that_do_not_fit_the_network_are_one_sentence(own, given, match):
     given = given | ({"data": own / given["data"]} if "data" in given else {})
     with pytest.raises(InputError, match=match):
         problem(own, **given)
+
+
+def test_inputs_may_be_real(own, place):
+    done = natgrad.train(
+        out=own / "real", **settings_of(own, data=own / "real.npz", **{"data.binarize": "real"})
+    )
+    assert done.trace[-1]["test_loss"] < done.trace[0]["test_loss"]
+    data = load(own / "real.npz", binarize="real")
+    assert data.train.min() < -3
+    assert data.train.max() > 3
+    assert done.model.predict(data.test).shape == (12,)
+    with pytest.raises(InputError, match="expected finite numbers, got NaN or infinity"):
+        done.model.predict(np.full((1, 20), np.nan))
+    again = evaluate_run(done.folder)
+    assert again["test_loss"] == pytest.approx(done.trace[-1]["test_loss"])
+
+
+def test_real_inputs_reach_the_network_as_they_are(own):
+    found, order, batch = drawn(own, data=own / "real.npz", **{"data.binarize": "real"})
+    np.testing.assert_array_equal(batch.rows.inputs, found.rows.labelled.values[order[16:32]])
+    assert found.rows.labelled.values.dtype == jnp.float32
+
+
+def test_real_rows_of_an_autoencoder_need_a_law_that_has_them(own, tmp_path):
+    real = {"model": "autoencoder", "data.binarize": "real"}
+    assert problem(own, data=own / "real.npz", output="linear", **real)
+    inside = np.random.default_rng(0).random((40, 6))
+    outside = np.where(np.arange(6) == 2, 1.5, inside)
+    for at in ("train", "test"):
+        rows = {name: outside if name == at else inside for name in ("train", "valid", "test")}
+        np.savez(tmp_path / f"{at}.npz", **rows)
+        with pytest.raises(InputError, match=r"the sigmoid law expects targets from 0 to 1, got 1\.5"):
+            problem(own, data=tmp_path / f"{at}.npz", **real)
 
 
 def test_a_convnet_needs_images(tmp_path):

@@ -6,19 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from natgrad import config
+from natgrad.core import Sheet
+from natgrad.records import gallery
 
-LAYERS = ("generation.0", "generation.1", "recognition.0", "recognition.1")
+LAYERS = ("left.0", "left.1", "right.0", "right.1")
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
 
 def make_run(
-    place: Path, *, epochs: int = 3, rows: list[Any] | None = None, pictures: bool = True, **settings: Any
+    place: Path,
+    *,
+    epochs: int = 3,
+    rows: list[Any] | None = None,
+    pictures: bool = True,
+    chosen: Any = None,
+    **settings: Any,
 ) -> Path:
+    """A run of the settings given, or of a whole config, which may be of any kind of model."""
     place.mkdir(parents=True)
-    chosen = config.resolve({"layers": (6, 3), "epochs": epochs} | settings)
+    chosen = chosen or config.resolve({"layers": (6, 3), "epochs": epochs} | settings)
     (place / "config.toml").write_text(config.dump(chosen), "utf-8")
     facts = {"versions": {"natgrad": "0.1.0"}, "cores": 2, "x64": False, "solvers": None}
     (place / "environment.json").write_text(json.dumps(facts), "utf-8")
@@ -29,7 +37,7 @@ def make_run(
     )
     (place / "trace.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
     (place / "state").mkdir()
-    notes = {"visible": 9, "image_shape": [3, 3], "summary": {}}
+    notes = {"shape": {"visible": 9}, "summary": {}}
     (place / "state" / "0000000000.json").write_text(json.dumps({"format": 1, "notes": notes}), "utf-8")
     if pictures:
         keep(place, [each["step"] for each in rows if isinstance(each, dict) and "step" in each])
@@ -55,11 +63,10 @@ def row(epoch: int, *, natural: bool) -> dict[str, Any]:
 
 
 def keep(place: Path, steps: list[int]) -> None:
-    (place / "gallery").mkdir()
+    """Pictures that grow lighter: images and, beside them, a table."""
     for step in steps:
-        means = np.full((4, 9), min(step, 255), np.uint8)
-        content = save({"means": means, "samples": (means > 4).astype(np.uint8)})
-        (place / "gallery" / f"{step:010d}.safetensors").write_bytes(content)
+        rows = np.full((4, 9), min(step, 255) / 255)
+        gallery.keep(place, step, {"means": Sheet(rows, (3, 3)), "units": Sheet(rows[:, :5])})
 
 
 def chromium() -> tuple[str, str] | None:

@@ -118,7 +118,7 @@ def test_a_curve_has_its_numbers_heights(look: Any) -> None:
 def test_the_legend_toggles_a_runs_curves_and_cards(look: Any) -> None:
     driver = look()
     button = driver.find_element("css selector", '[data-toggle="0"]')
-    curves, shown = "#learning g.c0 path.curve", '#dreams [data-card="0"]:not([hidden])'
+    curves, shown = "#learning g.c0 path.curve", '#pictures [data-card="0"]:not([hidden])'
     before = counted(driver, curves), counted(driver, "#learning g.c1 path.curve"), counted(driver, shown)
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
@@ -167,10 +167,10 @@ def test_the_vertical_axis_can_hold_the_late_half_only(look: Any) -> None:
     assert found[2] < 5
 
 
-def test_the_slider_shows_earlier_dreams(look: Any) -> None:
+def test_the_slider_shows_earlier_pictures(look: Any) -> None:
     driver = look()
     state = """
-      const source = (run) => document.querySelector(`#dreams [data-card="${run}"] .means`).src;
+      const source = (run) => document.querySelector(`#pictures [data-card="${run}"] img[alt="means"]`).src;
       return [document.getElementById('epoch').textContent, source(0), source(1)];
     """
     last = driver.execute_script(state)
@@ -192,12 +192,15 @@ def test_the_slider_shows_earlier_dreams(look: Any) -> None:
 def test_layers_are_those_of_the_chosen_run(look: Any) -> None:
     driver = look()
     assert counted(driver, "#layers path.curve") == 12  # three quantities of four layers
-    assert counted(driver, "#layers path.curve.dashed") == 6
+    assert counted(driver, "#layers path.curve.dashed") == counted(driver, "#layers path.curve.solid") == 6
+    keys = "return document.getElementById('layer-keys').textContent"
+    assert driver.execute_script(keys) == "layer 0layer 1solid: left, dashed: right"
     driver.execute_script("""
       const choice = document.getElementById('layers-of');
       choice.value = 1; choice.dispatchEvent(new Event('change'));
     """)
-    assert counted(driver, "#layers path.curve") == 0
+    assert counted(driver, "#layers path.curve") == counted(driver, "#layers figure:not([hidden])") == 0
+    assert driver.execute_script(keys) == "Nothing was recorded of its layers."
 
 
 def test_hostile_text_is_shown_and_does_nothing(look: Any) -> None:

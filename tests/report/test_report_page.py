@@ -14,15 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import HOSTILE, make_run
+from made_specs import Toy
+from safetensors.numpy import save
 
 from natgrad.cli.main import app
+from natgrad.core import Sheet
 from natgrad.errors import InputError
 from natgrad.records import gallery
 from natgrad.report import charts, png
 from natgrad.report.making import report_runs
 from natgrad.report.markup import Markup, join, tag
 from natgrad.report.page import page
-from natgrad.report.pictures import frames
+from natgrad.report.pictures import Pictures, frames
 from natgrad.report.reading import read
 
 
@@ -134,7 +137,7 @@ def test_runs_with_little_in_them_have_a_page(make: Any, tmp_path: Path, rows: l
     little = make("little", rows=rows, pictures=False)
     seen = Reader(page_of(little, make("whole", data="3by3"), out=tmp_path / "page.html"))
     assert "Not finished: little." in seen.text
-    assert "different data: their losses and likelihoods are not comparable" in seen.text
+    assert "different data: their losses and figures are not comparable" in seen.text
     assert Reader(page_of(little, out=tmp_path / "one.html")).text.count("little") >= 3
 
 
@@ -143,7 +146,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-COLUMN = st.sampled_from(["epoch", "step", "seconds", "test_ll", "kl", "generation.0.residual", "valid_loss"])
+COLUMN = st.sampled_from(["epoch", "step", "seconds", "test_ll", "kl", "left.0.residual", "valid_loss"])
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -160,7 +163,7 @@ def test_whatever_a_run_folder_holds_there_is_a_page(
     (place / "environment.json").write_text(json.dumps(facts), "utf-8")
     (place / "state" / "0000000000.json").write_text(json.dumps({"notes": notes}), "utf-8")
     record = read(place)
-    text = page([record, record], [(frames(record), Markup("<p></p>"))] * 2)
+    text = page([record, record], [Pictures(frames(record), {}, "none")] * 2)
     seen = Reader(text)
     assert len(seen.of("script")) == 2
     assert len(numbers(text)) == 2
@@ -176,6 +179,18 @@ def test_one_run_tells_its_unusual_settings_and_several_their_differences(make: 
     shown = two[two.index('id="settings"') : two.index("<details>")]
     assert re.findall(r"<tr><th>([\w.]+)</th>", shown) == ["seed"]
     assert "natgrad train --seed 5 --layers 6,3 --epochs 2" in two
+
+
+def test_a_setting_that_one_run_alone_has_is_told_if_it_is_unusual(
+    make: Any, toy: None, tmp_path: Path
+) -> None:
+    toys, usual = make("toys", chosen=Toy(seed=1)), make("usual", epochs=3, data="somewhere")
+    unusual = make("unusual", epochs=3, data="somewhere", **{"training.save_seconds": 5.0})
+    for other, expected in ((usual, []), (unusual, ["training.save_seconds"])):
+        text = page_of(toys, other, out=tmp_path / "page.html")
+        shown = text[text.index('id="settings"') : text.index("<details>")]
+        names = re.findall(r"<tr><th>([\w.]+)</th>", shown)
+        assert sorted(names) == ["method", "model.kind", "model.layers", "seed", *expected]
 
 
 def test_the_report_goes_where_it_should_and_leaves_nothing_else(
@@ -223,13 +238,17 @@ def test_pictures_of_images_are_square_sheets_and_of_other_rows_tables(make: Any
     place = make("run", epochs=1)
     found = frames(read(place))
     assert [frame.epoch for frame in found] == [0, 1]
-    assert {size(frame.means) for frame in found} == {(9, 9)}  # 2 x 2 images of 3 x 3, one pixel apart
-    (place / "state" / "0000000000.json").unlink()
-    assert size(frames(read(place))[0].samples) == (9, 4)  # 4 rows of 9 values
-    (place / "state" / "0000000000.json").write_text(
-        '{"notes": {"image_shape": [2, 9], "visible": 18}}', "utf-8"
+    for frame in found:
+        assert list(frame.pictures) == ["means", "units"]
+        assert size(frame.pictures["means"].uri) == (9, 9)  # 2 x 2 images of 3 x 3, one pixel apart
+        assert size(frame.pictures["units"].uri) == (5, 4)  # 4 rows of 5 values
+        assert [each.table for each in frame.pictures.values()] == [False, True]
+    rows = np.zeros((4, 6))
+    gallery.keep(
+        place, 10, {"a line": Sheet(rows, (2, 3), columns=4), "too large": Sheet(np.zeros((1, 5000)))}
     )
-    assert size(frames(read(place))[0].samples) == (9, 4)  # a shape that does not fit is none
+    (line,) = frames(read(place))[-1].pictures.values()
+    assert (size(line.uri), line.wide) == ((17, 4), True)
 
 
 def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:
@@ -242,23 +261,65 @@ def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:
     assert [frame.epoch for frame in frames(read(place))] == [3]
 
 
-def test_a_gallery_keeps_the_same_dreams_thinned_over_the_whole(tmp_path: Path) -> None:
-    import jax
-
-    from natgrad.models.helmholtz.machine import helmholtz
-
-    model = helmholtz(jax.random.key(0), (4, 3))
+def test_a_gallery_keeps_sheets_thinned_over_the_whole(tmp_path: Path) -> None:
+    rows = np.linspace(-0.1, 1.1, 4 * 30).reshape(30, 4)
+    sheets = {"z": Sheet(rows, (2, 2), 5), "a <b>": Sheet(np.array([[np.nan, 0.5]]))}
     for step in range(0, 10 * gallery.KEPT + 10, 10):
-        gallery.keep(tmp_path, step, model)
+        gallery.keep(tmp_path, step, sheets)
     found = dict(gallery.pictures(tmp_path))
     assert list(found) == list(range(0, 10 * gallery.KEPT + 10, 20))
-    first, last = found[0], found[10 * gallery.KEPT]
-    assert all(np.array_equal(first[name], last[name]) for name in ("means", "samples"))
-    assert first["means"].shape == (gallery.PICTURES, 4)
-    assert first["samples"].max() == 1
-    gallery.keep(tmp_path, 1, "no model with pictures")
-    gallery.keep(tmp_path / "no folder", 1, model)  # pictures are no reason to stop
+    assert list(found[0]) == ["z", "a <b>"]
+    first, second = found[0].values()
+    assert first.rows.shape == (gallery.PICTURES, 4)
+    np.testing.assert_allclose(first.rows, np.clip(rows[: gallery.PICTURES], 0, 1), atol=0.5 / 255)
+    assert (first.image_shape, first.columns) == ((2, 2), 5)
+    assert (second.image_shape, second.columns) == (None, None)
+    np.testing.assert_allclose(second.rows, [[0, 128 / 255]])
+    gallery.keep(tmp_path, 1, {})
+    gallery.keep(tmp_path / "no folder", 1, sheets)  # pictures are no reason to stop
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "gallery").symlink_to(tmp_path / "gallery")
-    gallery.keep(tmp_path / "other", 1, model)  # nor to touch another folder
+    gallery.keep(tmp_path / "other", 1, sheets)  # nor to touch another folder
     assert 1 not in dict(gallery.pictures(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("layout", "kept"),
+    [
+        ({"image_shape": [3, 4], "columns": 2}, ((3, 4), 2)),
+        ({"image_shape": [2, 9], "columns": 10**9}, (None, None)),
+        ({"image_shape": [-3, -4], "columns": 0}, (None, None)),
+        ({"image_shape": [12.0, True], "columns": "2"}, (None, None)),
+        ({"image_shape": {"0": 3}, "columns": [2]}, (None, None)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_gallerys_layout_is_not_believed(tmp_path: Path, layout: Any, kept: Any) -> None:
+    gallery_of(tmp_path, {"a": np.zeros((40, 12), np.uint8)}, json.dumps({"a": layout}))
+    ((_, sheets),) = gallery.pictures(tmp_path)
+    assert (sheets["a"].image_shape, sheets["a"].columns) == kept
+    assert len(sheets["a"].rows) == gallery.PICTURES
+
+
+@pytest.mark.parametrize("layout", [None, "", "[1]", "3", "{}", '{"b": {}}', '{"a": 3}', "[" * 10_000])
+def test_a_file_that_is_no_gallery_is_left_out(tmp_path: Path, layout: str | None) -> None:
+    gallery_of(tmp_path, {"a": np.zeros((2, 12), np.uint8)}, layout)
+    assert list(gallery.pictures(tmp_path)) == []
+
+
+def test_arrays_that_are_no_sheets_are_left_out_and_many_are_cut(tmp_path: Path) -> None:
+    arrays = {
+        "float": np.zeros((2, 3), np.float32),
+        "deep": np.zeros((2, 3, 4), np.uint8),
+        "empty": np.zeros((0, 3), np.uint8),
+        **{str(number): np.zeros((1, 1), np.uint8) for number in range(2 * gallery.SHEETS)},
+    }
+    gallery_of(tmp_path, arrays, json.dumps({key: {} for key in arrays}))
+    ((_, sheets),) = gallery.pictures(tmp_path)
+    assert list(sheets) == [str(number) for number in range(gallery.SHEETS - 3)]
+
+
+def gallery_of(place: Path, arrays: dict[str, np.ndarray], layout: str | None) -> None:
+    (place / "gallery").mkdir()
+    content = save(arrays, None if layout is None else {"sheets": layout})
+    (place / "gallery" / "0000000000.safetensors").write_bytes(content)

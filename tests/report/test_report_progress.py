@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from natgrad.cli.progress import Progress
+from natgrad.config import resolve
 
 ROW: dict[str, Any] = {"epoch": 2, "train_loss": None, "valid_loss": 3.25, "test_ll": -3.5, "seconds": 7.0}
+SETTINGS = resolve({"epochs": 4})
 
 
 def test_a_terminal_shows_epoch_loss_likelihood_and_time_left(
@@ -15,26 +17,38 @@ def test_a_terminal_shows_epoch_loss_likelihood_and_time_left(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     clock = iter(float(second) for second in range(10_000))
-    with Progress(epochs=4) as bar:
+    with Progress(SETTINGS) as bar:
         bar.bar.get_time = lambda: next(clock)
         bar.evaluated(ROW)
         for steps in (52, 54, 56):  # a resumed run: fifty steps were done before
             bar.advanced(steps, 100, 1.5)
         task = bar.bar.tasks[0]
-        assert task.description == "epoch 3/4  loss 1.500  LL -3.50"
+        assert task.description == "epoch 3/4  loss 1.500  test LL -3.500"
         assert task.speed is not None
         assert task.speed < 2.5  # two steps in at least one second, not fifty in none
         assert task.time_remaining is not None
     shown = capsys.readouterr().err
     assert "eta" in shown
-    assert "epoch    2  train loss       -  valid loss   3.250  test LL   -3.500      7.0 s" in shown
+    assert "epoch    2  train loss        -  valid loss    3.250  test LL -3.500      7.0 s" in shown
 
 
-def test_quiet_is_silent_and_a_pipe_gets_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_is_silent_and_a_pipe_gets_lines_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     for quiet in (True, False):
-        with Progress(epochs=4, quiet=quiet) as bar:
+        with Progress(SETTINGS, quiet=quiet) as bar:
             bar.advanced(1, 4, 2.0)
             bar.evaluated(ROW | {"kl": 0.5, "steps_refused": 3})
         shown = capsys.readouterr().err
-        assert shown == "" if quiet else "KL 0.5000  3 steps refused" in shown
+        assert shown == "" if quiet else "  KL 0.5000      7.0 s  3 steps refused" in shown
         assert "eta" not in shown
+
+
+def test_a_line_tells_the_figures_of_any_kind(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    with Progress(resolve({"model": "mlp", "epochs": 4})) as bar:
+        bar.evaluated(ROW | {"test_error": 0.035, "test_ll_se": 0.2191})
+    assert "test LL -3.50 ± 0.22  test error 3.50%      7.0 s" in capsys.readouterr().err

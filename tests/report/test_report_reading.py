@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from natgrad import config
-from natgrad.cli.dotted import take_dotted
+from natgrad.cli.dotted import take_settings, values
 from natgrad.cli.main import app
 from natgrad.errors import InputError
+from natgrad.names import short_names
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
 from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read, read_all
@@ -22,7 +23,7 @@ def test_a_run_is_read_with_its_last_and_best_rows(make: Any) -> None:
     record = read(make("run", epochs=3))
     assert (record.name, record.state, len(record.rows)) == ("run", FINISHED, 4)
     assert record.last["epoch"] == record.best["epoch"] == 3
-    assert record.notes["image_shape"] == [3, 3]
+    assert record.notes["shape"] == {"visible": 9}
 
 
 def test_rows_keep_finite_numbers_only(make: Any) -> None:
@@ -48,7 +49,7 @@ def test_states_tell_finished_unfinished_and_stopped_early(make: Any) -> None:
 
 def test_a_run_that_was_given_up_is_diverged_until_it_goes_on(make: Any) -> None:
     place = make("run", epochs=3, rows=[{"epoch": 0, "step": 0}])
-    notes = {"visible": 9, "progress": {"divergences": 5, "diverged": True}}
+    notes = {"shape": {}, "progress": {"divergences": 5, "diverged": True}}
     (place / "state" / "0000000007.json").write_text(json.dumps({"format": 2, "notes": notes}), "utf-8")
     assert read(place).state == DIVERGED
     notes["progress"]["diverged"] = False
@@ -115,10 +116,9 @@ def test_the_command_repeats_the_config_exactly(settings: dict[str, Any]) -> Non
     wanted = config.resolve(settings)
     words = shlex.split(differences.command(wanted))
     assert words[:2] == ["natgrad", "train"]
-    dotted, plain = take_dotted(words[1:])
-    _, bound, _ = app.parse_args(plain, exit_on_error=False, print_error=False)
-    flags = bound.arguments["flags"].given() if "flags" in bound.arguments else {}
-    assert config.resolve(flags | dotted) == wanted
+    texts, plain = take_settings(words[1:], short_names())
+    assert plain == ["train"]
+    assert config.resolve(values(texts, {})) == wanted
 
 
 def test_the_command_of_a_float64_run_says_so() -> None:
@@ -126,39 +126,51 @@ def test_the_command_of_a_float64_run_says_so() -> None:
 
 
 def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, tmp_path: Path) -> None:
-    def rows(likelihood: float | None) -> list[dict[str, Any]]:
-        return [{"epoch": 3, "step": 3, "test_ll": likelihood, "valid_loss": 2.0, "seconds": 1.5}]
+    def rows(*losses: float | None) -> list[dict[str, Any]]:
+        """The test likelihood rises where the validation loss rises: runs are not chosen by test data."""
+        found = [{"valid_loss": loss, "valid_ll": loss and -loss, "test_ll": loss} for loss in losses]
+        return [{"epoch": n, "step": n, "seconds": 1.5} | row for n, row in enumerate(found)]
 
-    make("runs/worse", rows=rows(-20.0))
-    make("runs/deep/better", rows=rows(-10.0))
+    make("runs/worse", rows=rows(9.0, 20.0, 9.0))
+    make("runs/deep/better", rows=rows(9.0, 2.0, 10.0))
     make("runs/none", rows=rows(None))
-    make("runs/first", rows=rows(-99.0), data="3by3")
+    make("runs/first", rows=rows(99.0), data="3by3")
+    make("runs/resampled", rows=rows(1.0), **{"data.binarize": "resample"})
     (make("runs/odd") / "trace.jsonl").write_text("{\n{}\n", "utf-8")
     (make("runs/broken") / "config.toml").write_text("format = ", "utf-8")
     (tmp_path / "runs" / "config.toml").write_text("", "utf-8")  # a config alone is no run
     found = list_runs(tmp_path / "runs")
-    assert [line["name"] for line in found] == ["first", "deep/better", "worse", "none", "broken", "odd"]
-    assert [line["state"] for line in found] == ["finished"] * 4 + ["damaged"] * 2
-    assert "not valid TOML" in found[4]["problem"]
-    assert "line 1 of" in found[5]["problem"]
-    assert found[1] | {"run": ""} == {
+    assert [line["name"] for line in found] == [
+        "first",
+        "deep/better",
+        "worse",
+        "none",
+        "resampled",
+        "broken",
+        "odd",
+    ]
+    assert [line["state"] for line in found] == ["unfinished"] * 5 + ["damaged"] * 2
+    assert "not valid TOML" in found[5]["problem"]
+    assert "line 1 of" in found[6]["problem"]
+    assert list(found[5]) == [*found[0], "problem"]
+    unsure = ("binarize", "judge", "best_judge", "headline_title", "run")  # by the kind's spec
+    assert {key: value for key, value in found[1].items() if key not in unsure} == {
         "name": "deep/better",
         "data": "digits",
         "method": "nrws",
-        "layers": [6, 3],
-        "epochs": 3,
+        "kind": "helmholtz",
+        "epochs": 2,
         "epochs_wanted": 3,
         "best_valid_loss": 2.0,
-        "test_ll": -10.0,
-        "test_error": None,
+        "headline": "test_ll",
+        "headline_value": 10.0,
         "seconds": 1.5,
-        "state": "finished",
-        "run": "",
+        "state": "unfinished",
     }
 
 
 def test_a_list_of_no_folder_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder; give one that holds runs"):
+    with pytest.raises(InputError, match="is not a folder; give one that holds runs"):
         list_runs(tmp_path / "absent")
 
 

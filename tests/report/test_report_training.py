@@ -1,4 +1,4 @@
-"""A real training: its gallery, its event files, its page with reconstructions, its place in the list."""
+"""A real training: its gallery, its event files, its page with pictures, its place in the list."""
 
 import base64
 import json
@@ -113,7 +113,9 @@ def test_without_the_package_the_flag_says_what_to_install(
 
 
 def test_the_gallery_and_the_page_show_the_training(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert [step for step, _ in gallery.pictures(run)] == [0, 5, 10]
+    kept = dict(gallery.pictures(run))
+    assert list(kept) == [0, 5, 10]
+    assert all(sheet.image_shape == (8, 8) for sheets in kept.values() for sheet in sheets.values())
     app(["report", str(run), "--json"])
     said = json.loads(capsys.readouterr().out)
     text = Path(said["report"]).read_text("utf-8")
@@ -129,4 +131,4 @@ def test_the_list_knows_it(run: Path) -> None:
     (line,) = list_runs(run.parent)
     assert (line["name"], line["state"], line["epochs"]) == ("run", "finished", 2)
     last = json.loads((run / "trace.jsonl").read_text("utf-8").splitlines()[-1])
-    assert line["test_ll"] == last["test_ll"]
+    assert line["headline_value"] == last[line["headline"]]

@@ -114,5 +114,5 @@ def _table_of_sets(result: dict[str, Any]) -> None:
 
     shown = ("name", "visible", "image_shape", "rows", "where")
     short = [{key: found[key] for key in shown} for found in result["sets"]]
-    rows([found | {"rows": "/".join(str(number) for number in found["rows"].values())} for found in short])
+    rows([found | {"rows": "/".join(map(str, (found["rows"] or {}).values())) or None} for found in short])
     print("rows: train/valid/test; descriptions and more: natgrad data list --json")

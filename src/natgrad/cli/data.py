@@ -28,7 +28,7 @@ def get(name: str) -> dict[str, Any]:
 
 def check(name: str) -> dict[str, Any]:
     """Verify the checksums of a set's files, load it, and return what was found."""
-    find(name)
+    unverified = ", ".join(file.path for file in find(name).files if file.sha256 is None)
     data = load(name)
     return {
         "name": name,
@@ -37,6 +37,7 @@ def check(name: str) -> dict[str, Any]:
         "rows": {split: len(getattr(data, split)) for split in SPLITS},
         "split": data.split["kind"],
         "checksums": data.split["checksums"],
+        "note": f"no checksum of {unverified} is known: it was read only" if unverified else None,
     }
 
 
@@ -54,7 +55,7 @@ def describe(entry: Entry) -> dict[str, Any]:
         "description": entry.description,
         "visible": entry.visible,
         "image_shape": list(entry.image_shape) if entry.image_shape else None,
-        "rows": dict(zip(SPLITS, entry.rows, strict=True)),
+        "rows": dict(zip(SPLITS, entry.rows, strict=True)) if entry.rows else None,
         "binarize": entry.binarize or "binary",
         "where": place(entry),
     }

@@ -43,6 +43,9 @@ def command_line() -> App:
     return app
 
 
+app = command_line()
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
@@ -52,10 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(tokens: list[str]) -> None:
-    name = next((token for token in tokens if not token.startswith("-")), "")
-    given, plain = take_settings(tokens, short_names() if name == "train" else ())
+    given, plain = take_settings(tokens)
+    name = next((token for token in plain if not token.startswith("-")), "")
+    if name == "train":
+        given, plain = take_settings(tokens, short_names())
     if given and name not in SETTABLE:
-        raise no_settings(name, list(given))
+        refuse_settings(plain, sorted(given))
     commands.GIVEN.clear()
     commands.GIVEN.update(given)
     try:
@@ -66,17 +71,21 @@ def _run(tokens: list[str]) -> None:
 
 def _call(name: str, tokens: list[str]) -> None:
     """A command of every kind, or one that the kind of a run brings with it."""
-    app = command_line()
     if name and name not in app and name in kinds.names():
         return _of_kind(name, tokens)
     panels: list[Any] = []
     if name == "train" and any(token in kinds.HELP for token in tokens):
         panels = settings_help.panels(commands.GIVEN.get("model"), commands.GIVEN.get("method"))
-    if not name:
-        for own, about in kinds.names().items():
-            app.command(App(name=own, help=about))
-    app(tokens, exit_on_error=False, print_error=False)
+    (app if name else _listing())(tokens, exit_on_error=False, print_error=False)
     return settings_help.show(panels) if panels else None
+
+
+def _listing() -> App:
+    """For help: with the commands that are known only when all kinds are."""
+    whole = command_line()
+    for name, about in kinds.names().items():
+        whole.command(App(name=name, help=about))
+    return whole
 
 
 def _of_kind(name: str, tokens: list[str]) -> None:
@@ -87,13 +96,13 @@ def _of_kind(name: str, tokens: list[str]) -> None:
         commands._print(result, json=json, title=str(result.get("run", name)))
 
 
-def no_settings(name: str, given: Sequence[str]) -> InputError:
-    """Settings were given to a command that takes none."""
-    but = " but --epochs" if name == "resume" else ""
-    return InputError(
-        f"{name} takes no settings{but}, got {', '.join(sorted(given))}; leave them out, "
-        f"they belong to {' and '.join(SETTABLE)}"
-    )
+def refuse_settings(tokens: Sequence[str], given: Sequence[str]) -> None:
+    """Raise for settings of a command that reads none; unknown commands are told by the parser."""
+    words, told = _listing().parse_commands(tokens)[0], ", ".join(given)
+    if words:
+        raise InputError(f"{' '.join(words)} takes no settings of a training, got {told}; leave them out")
+    if all(token.startswith("-") for token in tokens):
+        raise InputError(f"expected a command before {told}; write natgrad train, or sweep, before them")
 
 
 def _guarded(action: Callable[[], None], *, json: bool) -> int:

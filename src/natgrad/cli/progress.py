@@ -6,7 +6,8 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
-from natgrad.models.registry import Column, spec_of
+from natgrad.models.registry import spec_of
+from natgrad.report.columns import number, shown
 
 
 class Progress:
@@ -41,32 +42,27 @@ class Progress:
     def advanced(self, steps: int, total: int, loss: float) -> None:
         """Move the bar."""
         epoch = -(-steps * self.epochs // total)
-        text = f"epoch {epoch}/{self.epochs}  loss {loss:.3f}{self.headline}"
+        text = f"epoch {epoch}/{self.epochs}  loss {number(loss)}{self.headline}"
         self.bar.update(self.task, completed=steps, total=total, description=text)
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the row's figures, and keep the one that is reported for the bar."""
-        named = {column.name: figure(column, row) for column in self.spec.columns if column.final}
+        told = {
+            column.name: (column.title, shown(column, row)) for column in self.spec.columns if column.final
+        }
+        named = {name: f"  {title} {value}" for name, (title, value) in told.items() if value}
         self.headline = named.get(self.spec.headline, "")
         if not self.lines:
             return
-        loss = "      -" if row["train_loss"] is None else f"{row['train_loss']:7.3f}"
-        refused = f"  {row['steps_refused']} steps refused (not finite)" if row.get("steps_refused") else ""
+        losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>8}" for name in ("train", "valid"))
+        refused = f"  {row['steps_refused']} steps refused" if row.get("steps_refused") else ""
         self.console.print(
-            f"epoch {row['epoch']:4d}  train loss {loss}  valid loss {row['valid_loss']:7.3f}"
-            f"{''.join(named.values())}  {row['seconds']:7.1f} s{refused}",
+            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{''.join(named.values())}  "
+            f"{row['seconds']:7.1f} s{refused}",
             highlight=False,
+            markup=False,
         )
 
 
-def figure(column: Column, row: dict[str, Any]) -> str:
-    """A figure of a row with its name, or nothing where the row has none.
-
-    >>> figure(Column("test_error", "test error", percent=True), {"test_error": 0.125})
-    '  test error 12.50%'
-    """
-    value = row.get(column.name)
-    if value is None:
-        return ""
-    form = ".2%" if column.percent else "8.4g" if column.log else "8.3f"
-    return f"  {column.title} {value:{form}}"
+def _loss(value: float | None) -> str:
+    return "-" if value is None else number(value)

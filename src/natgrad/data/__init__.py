@@ -1,10 +1,10 @@
-"""Data: from a name or a file to three splits of bytes.
+"""Data: from a name or a file to three splits of bytes, or of real numbers.
 
     name or path -> files (found, checked, downloaded) -> formats -> splits -> `Dataset`
 
 Nothing here imports jax; a value divided by `levels` is the mean of one visible unit.
 """
 
-from natgrad.data.dataset import Dataset, Law, load, names
+from natgrad.data.dataset import Dataset, Law, load, load_settings, names
 
-__all__ = ["Dataset", "Law", "load", "names"]
+__all__ = ["Dataset", "Law", "load", "load_settings", "names"]

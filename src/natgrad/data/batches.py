@@ -1,7 +1,7 @@
 """Rows on the device and the batches drawn from them.
 
-The whole training set lives on the device as bytes. An epoch is a permutation of its rows, a pure
-function of (key, epoch); batch number i takes rows i*b to (i+1)*b of it, so every batch is full.
+The whole training set lives on the device, as bytes or as real numbers. An epoch is a permutation of its
+rows, a pure function of (key, epoch); batch number i takes rows i*b to (i+1)*b of it, so every batch is full.
 Grey values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
 """
 
@@ -15,16 +15,17 @@ from natgrad.tree import pytree, static
 
 @pytree
 class Rows:
-    """A set of rows on the device; value / levels is the mean of a Bernoulli pixel."""
+    """A set of rows on the device: real numbers, or bytes, of which value / levels is a Bernoulli mean."""
 
-    values: UInt8[Array, "row visible"]
+    values: UInt8[Array, "row visible"] | Float[Array, "row visible"]
     levels: int = static(default=1)
     resample: bool = static(default=False)
 
 
 def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> Rows:
-    """Move rows to the device, once."""
-    return Rows(jnp.asarray(values, jnp.uint8), levels, resample)
+    """Move rows to the device, once: floats as float32, others as bytes."""
+    kind = jnp.float32 if values.dtype.kind == "f" else jnp.uint8
+    return Rows(jnp.asarray(values, kind), levels, resample)
 
 
 def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> Int[Array, " row"]:
@@ -35,7 +36,7 @@ def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> In
 def draw(
     key: PRNGKeyArray, rows: Rows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
-    """The chosen rows as {0,1} values, units-major."""
+    """The chosen rows as they are, or drawn in {0,1} where they are means to resample, units-major."""
     chosen = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
     if not rows.resample:
         return chosen.astype(dtype)

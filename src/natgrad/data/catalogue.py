@@ -54,18 +54,24 @@ FASHION_ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 @dataclass(frozen=True)
 class Entry:
-    """One set: `rows` counts train, valid and test; `levels` is the value that means certainly one."""
+    """One set: `rows` counts train, valid and test, where that is known without the user's file.
+
+    `levels` is the value that means certainly one.
+
+    `in_grey` is what is read when grey values are asked for, where these are not in the set's own files.
+    """
 
     name: str
     description: str
     visible: int
-    rows: Rows
+    rows: Rows | None
     read: Reader
     files: tuple[File, ...] = ()
     image_shape: Shape | None = None
     levels: int = 1
     binarize: str | None = None
     law: Callable[[], Law] | None = None
+    in_grey: "Entry | None" = None
 
 
 def embedded(name: str, description: str, rows: Rows, read: Reader, image_shape: Shape) -> Entry:
@@ -105,6 +111,16 @@ def files(*paths: str, address: str | None = None) -> tuple[File, ...]:
     return tuple(File(path, SHA256[path], address and address + path.rpartition("/")[2]) for path in paths)
 
 
+MNIST = idx("mnist", "handwritten digits, the original grey images", MNIST_ADDRESS)
+MINI_IN_GREY = replace(
+    MNIST,
+    name="mini-mnist",
+    description="grey MNIST at half its side",
+    visible=196,
+    image_shape=(14, 14),
+    read=sources.mini_grey,
+)
+
 TABLE = (
     grey(
         embedded(
@@ -123,13 +139,16 @@ TABLE = (
         ),
         law=three_by_three,
     ),
-    images(
-        "mini-mnist",
-        "binarized MNIST at half its side",
-        (50000, 10000, 10000),
-        sources.mini,
-        "binarized_mnist/binarized_mnist.npz",
-        (14, 14),
+    replace(
+        images(
+            "mini-mnist",
+            "binarized MNIST at half its side; grey MNIST where resampled",
+            (50000, 10000, 10000),
+            sources.mini,
+            "binarized_mnist/binarized_mnist.npz",
+            (14, 14),
+        ),
+        in_grey=MINI_IN_GREY,
     ),
     images(
         "binarized-mnist",
@@ -139,7 +158,7 @@ TABLE = (
         "binarized_mnist/binarized_mnist.npz",
         (28, 28),
     ),
-    idx("mnist", "handwritten digits, the original grey images", MNIST_ADDRESS),
+    MNIST,
     idx("fashion-mnist", "articles of clothing, grey images", FASHION_ADDRESS),
     grey(
         images(
@@ -159,6 +178,17 @@ TABLE = (
             sources.portraits,
             "faces/olivetti_faces.npz",
             (64, 64),
+        )
+    ),
+    grey(
+        Entry(
+            "toronto-faces",
+            "faces of the user's TFD_48x48.mat at half their side, grey",
+            576,
+            None,
+            sources.toronto_faces,
+            (File("faces/TFD_48x48.mat", None),),
+            (24, 24),
         )
     ),
     packed("nltcs", "disability survey; small enough to enumerate", 16, (16181, 2157, 3236)),

@@ -1,8 +1,9 @@
-"""What a user's values mean, and their code: bytes in {0,1}, or grey bytes.
+"""What a user's values mean, and their code: bytes in {0,1}, grey bytes, or real numbers.
 
 Values are means in [0, 1], bytes 0..255 (uint8 only, so that counts are not mistaken for grey), or exactly
-{-1, +1}. All arrays of a file are looked at before any is coded, since they share one code; both are done
-block by block, so that no more is in memory than the bytes that are kept.
+{-1, +1}; or, if they are to be real, any finite numbers, kept as they are. All arrays of a file are looked
+at before any is coded, since they share one code; both are done block by block, so that no more is in memory
+than the values that are kept.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,6 +49,24 @@ def encode(
     return {name: coded(array, code) for name, array in rows.items()}, levels
 
 
+def as_real(rows: Mapping[str, Unread], path: Path) -> dict[str, np.ndarray]:
+    """All splits as float32, as they are; grey bytes become means in [0, 1], as everywhere."""
+    seen = Seen()
+    for array in rows.values():
+        seen = look(array, seen)
+    if max(-seen.low, seen.high) > np.finfo(np.float32).max:
+        raise InputError(
+            f"expected numbers that float32 can hold in {path}, got {seen.low:.9g} to {seen.high:.9g}; "
+            "rescale them"
+        )
+    grey = all(array.dtype == np.uint8 for array in rows.values()) and not seen.binary
+    scale = np.float32(GREY if grey else 1)
+    return {
+        name: coded(array, lambda block: block.astype(np.float32) / scale, np.float32)
+        for name, array in rows.items()
+    }
+
+
 def look(array: Unread, seen: Seen) -> Seen:
     """What has been seen, with an array's values; those that are not finite are a mistake."""
     for block in array.blocks():
@@ -70,17 +89,15 @@ def choose(seen: Seen, are_bytes: bool, path: Path) -> tuple[Callable[[np.ndarra
     if seen.low < 0 or seen.high > 1:
         raise InputError(
             f"expected values in [0, 1], bytes 0..255 as uint8, or exactly -1 and +1 in {path}, "
-            f"got {seen.low:.9g} to {seen.high:.9g}; rescale them"
+            f"got {seen.low:.9g} to {seen.high:.9g}; rescale them, or use data.binarize real for a network"
         )
     return to_bytes, GREY
 
 
-def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """An array's rows as bytes, [row, visible]."""
+def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray], dtype: type = np.uint8) -> np.ndarray:
+    """An array's rows as bytes, or numbers of another type, [row, visible]."""
     width = int(np.prod(array.shape[1:]))
-    return array.filled(
-        (array.shape[0], width), np.uint8, lambda block: code(block.reshape(len(block), width))
-    )
+    return array.filled((array.shape[0], width), dtype, lambda block: code(block.reshape(len(block), width)))
 
 
 def to_bytes(means: np.ndarray) -> np.ndarray:

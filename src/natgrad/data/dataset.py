@@ -2,7 +2,8 @@
 
 Three kinds of visible value are met in the literature: naturally binary, grey rounded once (B), and
 grey taken as the mean of a Bernoulli unit that is drawn anew at every use (C). A `Dataset` holds
-bytes in all three cases; `value / levels` is the mean and `resample` says whether to draw.
+bytes in all three cases; `value / levels` is the mean and `resample` says whether to draw. A fourth is
+any real number, for inputs of networks and Gaussian units: then it holds float32.
 """
 
 import hashlib
@@ -16,18 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.data import user
-from natgrad.data.catalogue import CATALOGUE, Shape
+from natgrad.data.catalogue import CATALOGUE, Entry, Shape
 from natgrad.data.files import fetch
 from natgrad.data.patterns import Law
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError, unknown
 
-BINARISATIONS = ("round", "resample", "grey")
+BINARISATIONS = ("round", "resample", "grey", "real")
+
+Values = NDArray[np.uint8] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Three splits of bytes [row, visible] and what they mean.
+    """Three splits of bytes (or float32, if real) [row, visible] and what they mean.
 
     Attributes:
         name: the catalogue name or the path.
@@ -41,9 +44,9 @@ class Dataset:
     """
 
     name: str
-    train: NDArray[np.uint8]
-    valid: NDArray[np.uint8]
-    test: NDArray[np.uint8]
+    train: Values
+    valid: Values
+    test: Values
     levels: int
     resample: bool
     image_shape: Shape | None
@@ -74,7 +77,7 @@ def load(
     Args:
         name: one of `names()`, or a path.
         binarize: "round" (1 where the mean exceeds 1/2), "resample", "grey" (means as they are, for
-            networks), or None for the set's default.
+            networks), "real" (float32: means, or a user's values as they are), or None for the set's default.
         split_seed: seed of whatever part of the split is not published.
         image_shape: (height, width), for rows that are images and do not say so.
 
@@ -90,17 +93,38 @@ def load(
     name = os.fspath(name)
     law = None
     if name in CATALOGUE:
-        entry = CATALOGUE[name]
+        entry = chosen_entry(CATALOGUE[name], binarize)
         parts = entry.read([fetch(file) for file in entry.files], entry.visible, split_seed)
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
         law = entry.law() if entry.law else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
-        parts, levels, shape = user.read(Path(name), split_seed, rounding=binarize == "round")
+        parts, levels, shape = user.read(
+            Path(name), split_seed, rounding=binarize == "round", real=binarize == "real"
+        )
         default = "resample"
     else:
         raise unknown("data set", name, CATALOGUE)
+    if binarize == "resample" and levels == 1:
+        raise InputError(
+            f"expected grey values in {name} to resample, its values are binary; leave data.binarize out"
+        )
     shape = fitting(image_shape or shape, parts.rows["train"].shape[1])
     return assemble(name, parts, levels=levels, binarize=binarize or default, image_shape=shape, law=law)
+
+
+def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
+    """The entry itself, or the one that has its grey values, if these are asked for."""
+    return entry.in_grey if entry.in_grey and binarize in ("resample", "grey", "real") else entry
+
+
+def load_settings(chosen: Any) -> Dataset:
+    """The data that the `data` section of a config names."""
+    return load(
+        chosen.name,
+        binarize=getattr(chosen, "binarize", None),
+        split_seed=chosen.split_seed,
+        image_shape=chosen.image_shape,
+    )
 
 
 def assemble(
@@ -110,6 +134,8 @@ def assemble(
     rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
     if levels > 1 and binarize == "round":
         rows, levels = {split: rounded(array, levels) for split, array in rows.items()}, 1
+    if binarize == "real":
+        rows, levels = {split: means(array, levels) for split, array in rows.items()}, 1
     checksums = {split: hashlib.sha256(array.data).hexdigest() for split, array in rows.items()}
     return Dataset(
         name=name,
@@ -121,6 +147,15 @@ def assemble(
         labels={split: parts.labels[split] for split in SPLITS} if parts.labels else None,
         split={**parts.record, "checksums": checksums},
     )
+
+
+def means(rows: np.ndarray, levels: int) -> NDArray[np.float32]:
+    """value / levels of bytes; real numbers are as they are.
+
+    >>> means(np.array([0, 4, 16], np.uint8), 16).tolist()
+    [0.0, 0.25, 1.0]
+    """
+    return rows.astype(np.float32) / np.float32(levels) if rows.dtype == np.uint8 else rows
 
 
 def rounded(rows: NDArray[np.uint8], levels: int) -> NDArray[np.uint8]:

@@ -1,8 +1,8 @@
 """Finding a published file: the folder NATGRAD_DATA, then the user cache, then its upstream.
 
-Every file is known by its path below such a folder and by its sha256. Whatever is found is checked
-before it is used (the largest file here takes a tenth of a second); whatever is downloaded is
-checked before it enters the cache. The cache is NATGRAD_CACHE, or the platform's usual place.
+Every file is known by its path below such a folder and by its sha256, where that is published. Whatever
+is found is checked before it is used (the largest file here takes a tenth of a second); whatever is
+downloaded is checked before it enters the cache. The cache is NATGRAD_CACHE, or the platform's usual place.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from natgrad.errors import InputError
 
 @dataclass(frozen=True)
 class File:
-    """A published file: its path below a data folder, its checksum, and where it is published."""
+    """A file: its path below a data folder, its checksum if that is known, and where it is published."""
 
     path: str
-    sha256: str
+    sha256: str | None
     url: str | None = None
 
 
@@ -54,7 +54,7 @@ def fetch(file: File) -> Path:
 
 
 def verify(file: File, path: Path) -> Path:
-    """The same path, if its contents have the recorded checksum."""
+    """The same path, if its contents have the recorded checksum, or none is recorded."""
     try:
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -62,7 +62,7 @@ def verify(file: File, path: Path) -> Path:
         raise InputError(
             f"the data file {path} cannot be read ({error.strerror}); check its permissions"
         ) from error
-    if found != file.sha256:
+    if file.sha256 is not None and found != file.sha256:
         raise InputError(
             f"expected the sha256 {file.sha256[:12]}... of {file.path}, "
             f"{path} has {found[:12]}...; delete that file and get it again"

@@ -1,12 +1,13 @@
 """File formats: bytes on disk to numpy arrays, or one sentence about what is wrong with them.
 
 No declared size is believed before it has been compared with the bytes that are really there, and
-nothing is ever unpickled. Three formats: IDX (MNIST), .npy, and .npz (a zip of .npy).
+nothing is ever unpickled. Formats: IDX (MNIST), .npy, .npz (a zip of .npy), and MATLAB's .mat of version 5.
 """
 
 import gzip
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from natgrad.data.unread import AGAIN, check_size, open_npy, open_npz
 from natgrad.errors import InputError
 
+MATLAB_5 = (b"\x00\x01IM", b"\x01\x00MI")  # version and byte order, where the header of 128 bytes ends
 UNSIGNED_BYTE = 8  # the IDX code of the only element type MNIST uses
 
 
@@ -54,6 +56,25 @@ def read_npy(path: Path) -> np.ndarray:
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a .npz file by name, whatever they unpack to: for files whose checksum is known."""
     return {name: array.whole() for name, array in open_npz(path).items()}
+
+
+def read_mat(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Those of the named arrays that a MATLAB file of version 5 (saved with -v6 or -v7) has."""
+    with path.open("rb") as stream:
+        header = stream.read(128)
+    if header[124:] not in MATLAB_5:
+        raise InputError(
+            f"expected a MATLAB file of version 5, {path} is another file; save it in MATLAB with -v7"
+        )
+    from scipy.io import loadmat
+
+    try:
+        arrays = loadmat(path, variable_names=list(names))
+    except Exception as error:  # scipy's parser of a damaged file fails in many ways
+        raise InputError(
+            f"expected a MATLAB file, {path} cannot be read ({type(error).__name__}); {AGAIN}"
+        ) from error
+    return {name: np.asarray(arrays[name]) for name in names if name in arrays}
 
 
 def read_packed(path: Path, visible: int) -> dict[str, np.ndarray]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from natgrad.data import formats, splits
-from natgrad.data.mini import shrink
+from natgrad.data import formats, splits, toronto
+from natgrad.data.mini import shrink, shrink_grey
 from natgrad.data.patterns import draw_three_by_three
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError
@@ -61,6 +61,12 @@ def mini(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     return large._replace(rows={name: shrink(rows) for name, rows in large.rows.items()})
 
 
+def mini_grey(paths: Sequence[Path], visible: int, seed: int) -> Parts:
+    """The original grey MNIST at half its side, split as `idx` splits it."""
+    large = idx(paths, 4 * visible, seed)
+    return large._replace(rows={name: shrink_grey(rows) for name, rows in large.rows.items()})
+
+
 def omniglot(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """Grey train and test rows of different alphabets; a tenth of the train rows become valid."""
     arrays = formats.read_npz(paths[0])
@@ -77,6 +83,13 @@ def film(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     images = flat(chosen(formats.read_npz(paths[0]), ("images",), paths[0])["images"], visible, paths[0])
     indices = splits.in_blocks(len(images), (11, 2, 2), seed)
     return splits.drawn(images, None, indices, seed, "contiguous blocks drawn at random")
+
+
+def toronto_faces(paths: Sequence[Path], visible: int, seed: int) -> Parts:
+    """A user's Toronto Faces file, in its own first fold."""
+    del visible, seed
+    arrays = chosen(formats.read_mat(paths[0], ("images", "folds")), ("images", "folds"), paths[0])
+    return toronto.split(arrays["images"], arrays["folds"], paths[0])
 
 
 def portraits(paths: Sequence[Path], visible: int, seed: int) -> Parts:

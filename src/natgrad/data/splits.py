@@ -83,7 +83,7 @@ def apart(rows: np.ndarray, indices: Indices) -> list[np.ndarray]:
     order, ends = np.concatenate(indices), np.cumsum([len(index) for index in indices])[:-1]
     if not rows.flags.writeable:
         return np.split(rows[order], ends)
-    step = max(1, MOVED // len(rows))
+    step = max(1, MOVED // (len(rows) * rows.itemsize))
     for start in range(
         0, rows.shape[1], step
     ):  # a few columns at a time: a copy of all takes its memory again

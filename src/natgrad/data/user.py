@@ -1,8 +1,9 @@
-"""A user's own file: .npy, .npz or .csv to three splits of bytes.
+"""A user's own file: .npy, .npz or .csv to three splits of bytes, or of real numbers.
 
 Rows are vectors, or images where the array has three dimensions; `coding` says what values they may have. An
 .npz may name its splits train, valid and test; whatever is missing is drawn by the split seed. Reading takes
-at most twice the file's size and 64 MB of memory: what would take more is refused before it is read.
+at most twice the file's size and 64 MB of memory (five times, as real numbers): what would take more is
+refused before it is read.
 """
 
 import math
@@ -33,8 +34,8 @@ class UserData(NamedTuple):
     image_shape: tuple[int, int] | None
 
 
-def read(path: Path, seed: int, *, rounding: bool = False) -> UserData:
-    """Read a user's file, check it, and split it where it is not split; grey values rounded, if asked."""
+def read(path: Path, seed: int, *, rounding: bool = False, real: bool = False) -> UserData:
+    """Read a user's file, check it, and split it where it is not split; rounded or real, if asked."""
     arrays = open_arrays(path)
     rows = {
         name: array._replace(what=f"{name!r} of {path}")
@@ -50,8 +51,8 @@ def read(path: Path, seed: int, *, rounding: bool = False) -> UserData:
     shape = shapes.pop()
     labels = {name.removesuffix(LABELS): array for name, array in arrays.items() if name.endswith("labels")}
     check_labels(labels, rows, path)
-    check_memory(rows, labels, path)
-    coded, levels = coding.encode(rows, path, rounding=rounding)
+    check_memory(rows, labels, path, real=real)
+    coded, levels = (coding.as_real(rows, path), 1) if real else coding.encode(rows, path, rounding=rounding)
     marks = {name: array.whole() for name, array in labels.items()}
     return UserData(
         complete(coded, marks or None, seed), levels, (shape[0], shape[1]) if len(shape) == 2 else None
@@ -118,18 +119,25 @@ def check_labels(labels: Mapping[str, Unread], rows: Mapping[str, Unread], path:
         )
 
 
-def check_memory(rows: Mapping[str, Unread], labels: Mapping[str, Unread], path: Path) -> None:
-    """Raise if what is kept, one byte a value, takes more than the file's size allows: it was compressed."""
+def check_memory(
+    rows: Mapping[str, Unread], labels: Mapping[str, Unread], path: Path, *, real: bool = False
+) -> None:
+    """Raise if what is kept, one byte a value (real: four), takes more than the file's size allows.
+
+    Then the file was compressed.
+    """
     there = path.stat().st_size
-    kept = sum(array.size for array in rows.values())
+    times, width = (5, 4) if real else (2, 1)
+    kept = width * sum(array.size for array in rows.values())
     kept += max(array.held for array in rows.values())
     if set(rows) != set(SPLITS):
         kept += PER_ROW * max(array.shape[0] for array in rows.values())
     kept += sum(2 * array.size * array.dtype.itemsize for array in labels.values())
-    if kept > 2 * there + SPARE:
+    if kept > times * there + SPARE:
         raise InputError(
-            f"expected a file that is read in at most twice its size and 64 MB of memory, {path} of {there} "
-            f"bytes takes {kept}; save it with numpy.savez, which does not compress"
+            f"expected a file that is read in at most {'five times' if real else 'twice'} its size and 64 MB "
+            f"of memory, {path} of {there} bytes takes {kept}; save it with numpy.savez, which does not "
+            "compress"
         )
 
 

@@ -1,13 +1,17 @@
-"""Pictures of what a model believes: grids of pixel means and of binary samples."""
+"""Pictures as files: grids of images, and sheets of them side by side."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from natgrad.errors import InputError
+
+if TYPE_CHECKING:  # whoever only saves a figure needs no JAX
+    from natgrad.core import Sheet
 
 
 def grid(images: Float[np.ndarray, "image pixel"], shape: tuple[int, int], columns: int) -> np.ndarray:
@@ -21,20 +25,34 @@ def grid(images: Float[np.ndarray, "image pixel"], shape: tuple[int, int], colum
     return sheet
 
 
-def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tuple[int, int] | None) -> None:
-    """Write a PNG: pixel means on the left, binary samples on the right."""
+def save_sheets(path: Path, sheets: "Mapping[str, Sheet]") -> None:
+    """Write a PNG with all sheets side by side, each under its caption; no file where there is no sheet."""
     from matplotlib.figure import Figure
 
-    shape = shape or (1, means.shape[1])
-    columns = max(1, round(np.sqrt(len(means) * shape[0] / shape[1])))
-    figure = Figure(figsize=(10, 5.4), dpi=120, layout="constrained")
-    for axes, images, title in zip(
-        figure.subplots(1, 2), (means, samples), ("means", "samples"), strict=True
-    ):
-        axes.imshow(grid(images, shape, columns), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    if not sheets:
+        return
+    figure = Figure(figsize=(5 * len(sheets), 5.4), dpi=120, layout="constrained")
+    places = figure.subplots(1, len(sheets), squeeze=False)[0]
+    for axes, (title, sheet) in zip(places, sheets.items(), strict=True):
+        axes.imshow(_laid_out(sheet), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         axes.set_title(title)
         axes.set_axis_off()
     save_figure(path, figure)
+
+
+def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tuple[int, int] | None) -> None:
+    """Write a PNG: pixel means on the left, binary samples on the right."""
+    from natgrad.core import Sheet
+
+    save_sheets(path, {"means": Sheet(means, shape), "samples": Sheet(samples, shape)})
+
+
+def _laid_out(sheet: "Sheet") -> np.ndarray:
+    """A sheet's pictures as one array, by default about square; rows that are not images are lines."""
+    rows = np.asarray(sheet.rows)
+    shape = sheet.image_shape or (1, rows.shape[1])
+    square = max(1, round(np.sqrt(len(rows) * shape[0] / shape[1])))
+    return grid(rows, shape, sheet.columns or square)
 
 
 def save_figure(path: Path, figure: Any) -> None:

@@ -46,7 +46,7 @@ class Labelled(NamedTuple):
     metric: Rows | None = None
 
     @property
-    def measured(self) -> Rows:
+    def metric_rows(self) -> Rows:
         """The rows on which the metric is computed."""
         return self.rows if self.metric is None else self.metric
 
@@ -65,7 +65,7 @@ def supervised(task: Task) -> Objective:
         value, gradient = jax.value_and_grad(lambda p: loss(task, p, batch.rows))(model)
         return Estimate(value, gradient, batch, {})
 
-    return stateless(estimate)
+    return stateless(estimate, lambda model, batch: loss(task, model, batch.rows))
 
 
 def check(task: Task, parameters: Model, batch: Labelled) -> None:

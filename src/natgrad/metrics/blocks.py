@@ -25,6 +25,11 @@ class UnitBlocks:
         """The side of a block: inputs and bias."""
         return self.inputs.shape[0] + 1
 
+    @property
+    def units(self) -> int:
+        """How many blocks there are."""
+        return self.curvature.shape[0]
+
     def responses(self, vector: Layer) -> Float[Array, "out row"]:
         """What a change of the parameters does to every logit: u_r . v_j."""
         return vector.weight @ self.inputs + vector.bias[:, None]
@@ -68,6 +73,11 @@ class DenseBlocks:
     def size(self) -> int:
         """The side of a block: inputs and bias."""
         return self.matrix.shape[-1]
+
+    @property
+    def units(self) -> int:
+        """How many blocks there are."""
+        return self.matrix.shape[0]
 
     def mv(self, vector: Layer) -> Layer:
         """F v for every unit."""

@@ -2,11 +2,11 @@
 
     G v = (1/n) sum_i J_i^T M_i J_i v,      J_i the Jacobian of row i's outputs    [revisiting eq. 8-11]
 
-One forward-mode pass gives J v, the output law's M bends it row by row, one reverse-mode pass brings it
-back; whatever is in the parameters is in the metric. Which matrix stands for M is the user's choice,
-by name: `fisher` (the law's own), `gauss_newton` (second derivative of the loss), `monte_carlo_fisher`
-(sampled targets) and, in `metrics.empirical`, the data's targets. With `chunk`, only that many rows
-are in memory at a time, and every product computes their forward pass anew.
+One forward-mode pass gives J v, the output distribution's M bends it row by row, one reverse-mode pass brings
+it back; whatever is in the parameters is in the metric. Which matrix stands for M is the user's choice,
+by name: `fisher` (the distribution's own), `gauss_newton` (second derivative of the loss),
+`monte_carlo_fisher` (sampled targets) and, in `metrics.empirical`, the data's targets. With `rows_at_once`,
+only that many rows are in memory at a time, and every product repeats their forward pass.
 """
 
 from collections.abc import Callable
@@ -14,109 +14,229 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad import tree
-from natgrad.core import Model
+from natgrad.core import Carry, Metric, Model, Product
 from natgrad.errors import InputError
-from natgrad.layers.supervised import Rows, Task, check_outputs, check_parameters, loss
+from natgrad.layers.supervised import Labelled, Rows, Task, check_outputs, check_parameters, loss
+from natgrad.metrics.portions import over_portions, portions, summed
+from natgrad.metrics.probing import mean_diagonal
+from natgrad.tree import pytree, static
 
-Bend = Callable[[Array, Any, Array], Array]
-Spread = Callable[[Array, Any], Array]
+TaskMetric = Callable[[Task], Metric]
 
 
-class Operator(NamedTuple):
-    """A symmetric map on the parameters, and where there is one its factor R, with F = R^T R.
+class Form(NamedTuple):
+    """What a metric does to the outputs of some rows, given their data.
 
-    `rows` makes R as a matrix [sample, parameter], in the order of `jax.flatten_util.ravel_pytree`;
-    `samples` says in advance how many rows it has.
+    Attributes:
+        bend: (outputs, data, v): M v, row by row.
+        root: (outputs, data, w): S w with S S^T = M, from [row, rank] to outputs; None where there is none.
+        rank: (outputs of all rows, data): how many columns S has for a row.
     """
 
-    mv: Callable[[Model], Model]
-    rows: Callable[[], Float[Array, "sample parameter"]] | None = None
-    samples: int | None = None
+    bend: Callable[[Array, Any, Array], Array]
+    root: Callable[[Array, Any, Array], Array] | None = None
+    rank: Callable[[Array, Any], int] = lambda outputs, data: 0
 
 
-Metric = Callable[[PRNGKeyArray, Task, Model, Rows], Operator]
+@pytree
+class Curvature:
+    """(1/n) sum_i J_i^T M_i J_i at the parameters, for rows of inputs with the data that M needs."""
+
+    parameters: Model
+    inputs: Any
+    data: Any
+    task: Task = static()
+    form: Form = static()
+    rows_at_once: int | None = static(default=None)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows, with the form's data as their targets."""
+        return Rows(self.inputs, self.data)
+
+    def bind(self) -> Product:
+        """Products with all rows linearized once, or with so many at a time."""
+        if self.form.root is None:
+            return Product(self._product())
+        outputs = jax.eval_shape(self.task.network, self.parameters, self.inputs)
+        samples = self.rows.number * self.form.rank(outputs, self.data)
+        return Product(self._product(), None, *self._factor(), self._gram, samples)
+
+    @property
+    def like(self) -> Model:
+        """The parameters."""
+        return self.parameters
+
+    def mean_diagonal(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """An unbiased estimate of trace / size."""
+        return mean_diagonal(key, self._product(), self.parameters)
+
+    def factor_rows(self) -> Float[Array, "sample parameter"]:
+        """R as a matrix in the order of `ravel_pytree`, for small problems."""
+        found = jax.lax.map(
+            self._row, self.rows, batch_size=min(self.rows_at_once or self.rows.number, self.rows.number)
+        )
+        return found.reshape(-1, found.shape[-1])
+
+    def _product(self) -> Callable[[Model], Model]:
+        def part(v: Model, piece: Rows, weights: Array) -> Model:
+            outputs, push, pull = linearized(self.task, self.parameters, piece.inputs)
+            bent = self.form.bend(outputs, piece.targets, push(v))
+            return pull(weights.reshape(-1, *[1] * (bent.ndim - 1)) * bent)
+
+        number = self.rows.number
+        if self.rows_at_once is not None and self.rows_at_once < number:
+            return over_portions(part, self.parameters, self.rows, self.rows_at_once)
+        outputs, push, pull = linearized(self.task, self.parameters, self.inputs)
+        return lambda v: pull(self.form.bend(outputs, self.data, push(v)) / number)
+
+    def _factor(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
+        """R v and R^T w, with R_i = S_i^T J_i / sqrt n."""
+        outputs, push, pull = linearized(self.task, self.parameters, self.inputs)
+        rank = self.form.rank(outputs, self.data)
+        number = self.rows.number
+        root = lambda w: self.form.root(outputs, self.data, w)  # type: ignore[misc]  # noqa: E731
+        like = jax.ShapeDtypeStruct((number, rank), outputs.dtype)
+        scale = jnp.sqrt(jnp.asarray(number, outputs.dtype))
+        down = lambda v: jax.linear_transpose(root, like)(push(v) / scale)[0].reshape(-1)  # noqa: E731
+        return down, lambda w: pull(root(w.reshape(number, rank)) / scale)
+
+    def _gram(self) -> Float[Array, "sample sample"]:
+        rows = self.factor_rows()
+        return rows @ rows.T
+
+    def _row(self, row: Rows) -> Float[Array, "rank parameter"]:
+        single = jax.tree.map(lambda leaf: leaf[None], row)
+        outputs, pull = jax.vjp(lambda p: self.task.network(p, single.inputs), self.parameters)
+        rank = self.form.rank(outputs, single.targets)
+        basis = jnp.eye(rank, dtype=outputs.dtype)[:, None]
+        root = lambda w: self.form.root(outputs, single.targets, w)  # type: ignore[misc]  # noqa: E731
+        pulled = jax.vmap(lambda w: pull(root(w))[0])(basis)
+        leaves = [leaf.reshape(rank, -1) for leaf in jax.tree.leaves(pulled)]
+        return jnp.concatenate(leaves, axis=1) / jnp.sqrt(jnp.asarray(self.rows.number, outputs.dtype))
 
 
-def fisher(*, chunk: int | None = None) -> Metric:
-    """The Fisher metric of the output law [revisiting eq. 9-11]; needs no targets."""
+@pytree
+class Hessian:
+    """The second derivative of the loss at the parameters."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
-        del key
-        law, outputs = task.law, _checked(task, parameters, rows, chunk)
-        mv = _pulled_back(task, parameters, rows.inputs, (lambda r, _, v: law.fisher(r, v), ()), chunk)
-        if law.root is None:
-            return Operator(mv)
+    parameters: Model
+    rows: Rows
+    task: Task = static()
+    rows_at_once: int | None = static(default=None)
 
-        def spread(r: Array, _: Any) -> Array:
-            basis = jnp.eye(r.size, dtype=r.dtype).reshape(r.size, 1, *r.shape)
-            return jax.vmap(lambda w: law.root(r[None], w)[0])(basis)  # type: ignore[misc]
+    def bind(self) -> Product:
+        """Products, with the gradient linearized once or with so many rows at a time."""
+        return Product(self._product())
 
-        return _with_rows(mv, task, parameters, (rows.inputs, ()), (spread, outputs.size), chunk)
+    @property
+    def like(self) -> Model:
+        """The parameters."""
+        return self.parameters
 
-    return measure
+    def mean_diagonal(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """An unbiased estimate of trace / size."""
+        return mean_diagonal(key, self._product(), self.parameters)
+
+    def _product(self) -> Callable[[Model], Model]:
+        if self.rows_at_once is None or self.rows_at_once >= self.rows.number:
+            return jax.linearize(jax.grad(lambda p: loss(self.task, p, self.rows)), self.parameters)[1]
+
+        def part(v: Model, piece: Rows, weights: Array) -> Model:
+            value = lambda p: summed(self.task, p, piece, weights)  # noqa: E731
+            return jax.jvp(jax.grad(value), (self.parameters,), (v,))[1]
+
+        return over_portions(part, self.parameters, self.rows, self.rows_at_once)
 
 
-def gauss_newton(*, chunk: int | None = None) -> Metric:
+def fisher(*, rows_at_once: int | None = None) -> TaskMetric:
+    """The Fisher metric of the output distribution [revisiting eq. 9-11]; needs no targets."""
+
+    def of_task(task: Task) -> Metric:
+        law = task.law
+        form = Form(lambda r, _, v: law.fisher(r, v))
+        if law.root is not None:
+            root = law.root
+            form = form._replace(
+                root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]
+            )
+        return measuring(task, rows_at_once, lambda key, parameters, rows: ((), form))
+
+    return of_task
+
+
+def gauss_newton(*, rows_at_once: int | None = None) -> TaskMetric:
     """The extended Gauss-Newton matrix J^T H J, H = -d^2 log p / dr^2 at the targets [revisiting eq. 14]."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
-        del key
-        _checked(task, parameters, rows, chunk)
-        targets = needs_targets(rows, "Gauss-Newton")
-
+    def of_task(task: Task) -> Metric:
         def bend(r: Array, t: Any, v: Array) -> Array:
             slope = jax.grad(lambda at: -task.law.log_prob(at, t).sum())
             return jax.jvp(slope, (r,), (v,))[1]
 
-        return Operator(_pulled_back(task, parameters, rows.inputs, (bend, targets), chunk))
+        form = Form(bend)
+        return measuring(
+            task, rows_at_once, lambda key, parameters, rows: (needs_targets(rows, "Gauss-Newton"), form)
+        )
 
-    return measure
+    return of_task
 
 
-def monte_carlo_fisher(samples: int = 1, *, chunk: int | None = None) -> Metric:
+def monte_carlo_fisher(samples: int = 1, *, rows_at_once: int | None = None) -> TaskMetric:
     """The mean over drawn targets of the scores' outer products: unbiased for `fisher`, of lower rank."""
     if samples < 1:
         raise InputError(f"a Monte Carlo metric needs at least one sample per row, got {samples}")
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
-        _checked(task, parameters, rows, chunk)
-        sample = task.law.sample
-        if sample is None:
-            raise InputError("a Monte Carlo metric needs a law with `sample`, got one without; use fisher")
-        outputs = jax.lax.stop_gradient(_outputs(task, parameters, rows.inputs, chunk))
-        drawn = jax.vmap(lambda k: sample(k, outputs), out_axes=1)(
-            jax.random.split(key, samples)
-        )  # ~ p(t | r)
-        return of_scores(task, parameters, Rows(rows.inputs, drawn), samples, chunk)
+    def of_task(task: Task) -> Metric:
+        form = of_scores(task, samples)
 
-    return measure
+        def draw(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Any, Form]:
+            sample = task.law.sample
+            if sample is None:
+                raise InputError(
+                    "a Monte Carlo metric needs a distribution with `sample`, got one without; use fisher"
+                )
+            outputs = jax.lax.stop_gradient(_outputs(task, parameters, rows.inputs, rows_at_once))
+            keys = jax.random.split(key, samples)
+            return jax.vmap(lambda k: sample(k, outputs), out_axes=1)(keys), form  # ~ p(t | r)
+
+        return measuring(task, rows_at_once, draw)
+
+    return of_task
 
 
-def hessian(*, chunk: int | None = None) -> Metric:
+def hessian(*, rows_at_once: int | None = None) -> TaskMetric:
     """The exact Hessian of the loss, for comparison: not a metric, it may have negative eigenvalues."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
-        del key
-        _checked(task, parameters, rows, chunk)
-        needs_targets(rows, "Hessian")
-        if chunk is None or chunk >= rows.number:
-            return Operator(jax.linearize(jax.grad(lambda p: loss(task, p, rows)), parameters)[1])
+    def of_task(task: Task) -> Metric:
+        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Hessian, Carry]:
+            del key
+            checked(task, model, batch.metric_rows, rows_at_once)
+            needs_targets(batch.metric_rows, "Hessian")
+            return Hessian(model, batch.metric_rows, task, rows_at_once), carry
 
-        def part(v: Model, piece: Rows, weights: Array) -> Model:
-            weighted = lambda p: -weights @ task.law.log_prob(task.network(p, piece.inputs), piece.targets)  # noqa: E731
-            return jax.jvp(jax.grad(weighted), (parameters,), (v,))[1]
+        return Metric(lambda key, model, batch: (), measure)
 
-        return Operator(_over_chunks(part, parameters, rows, chunk))
-
-    return measure
+    return of_task
 
 
-def of_scores(task: Task, parameters: Model, rows: Rows, samples: int, chunk: int | None) -> Operator:
-    """The mean of g g^T over rows and their targets [row, sample, ...], g a log-probability's gradient."""
+def measuring(
+    task: Task, rows_at_once: int | None, look: Callable[[PRNGKeyArray, Model, Rows], tuple[Any, Form]]
+) -> Metric:
+    """A metric on a batch's metric rows, from what gives their data and the form of M."""
+
+    def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Curvature, Carry]:
+        rows = batch.metric_rows
+        checked(task, model, rows, rows_at_once)
+        data, form = look(key, model, rows)
+        return Curvature(model, rows.inputs, data, task, form, rows_at_once), carry
+
+    return Metric(lambda key, model, batch: (), measure)
+
+
+def of_scores(task: Task, samples: int) -> Form:
+    """M = (1/samples) sum_k s_k s_k^T, s_k the score at target k of [row, sample, ...]."""
 
     def scores(r: Array, t: Any) -> Array:
         return jax.vmap(jax.grad(lambda at, target: task.law.log_prob(at, target).sum()), (None, 1), 1)(r, t)
@@ -125,124 +245,41 @@ def of_scores(task: Task, parameters: Model, rows: Rows, samples: int, chunk: in
         s = scores(r, t)
         return jnp.einsum("rk...,rk->r...", s, jnp.einsum("rk...,r...->rk", s, v)) / samples
 
-    def spread(r: Array, t: Any) -> Array:
-        one = jax.tree.map(lambda leaf: leaf[None], t)
-        return scores(r[None], one)[0] / jnp.sqrt(jnp.asarray(samples, r.dtype))
+    def root(r: Array, t: Any, w: Array) -> Array:
+        return jnp.einsum("rk...,rk->r...", scores(r, t), w) / jnp.sqrt(jnp.asarray(samples, r.dtype))
 
-    mv = _pulled_back(task, parameters, rows.inputs, (bend, rows.targets), chunk)
-    return _with_rows(mv, task, parameters, rows, (spread, rows.number * samples), chunk)
-
-
-def dense(operator: Operator, like: Model) -> Float[Array, "parameter parameter"]:
-    """The operator as a matrix, in the order of `ravel_pytree`: a product per parameter, for small models."""
-    flat, unravel = ravel_pytree(like)
-    column = lambda v: ravel_pytree(operator.mv(unravel(v)))[0]  # noqa: E731
-    return jax.vmap(column, out_axes=1)(jnp.eye(flat.size, dtype=flat.dtype))
-
-
-def mean_diagonal(key: PRNGKeyArray, operator: Operator, like: Model) -> Float[Array, ""]:
-    """An unbiased estimate of trace / size from one product with random signs."""
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(key, len(leaves))
-    signs = [jax.random.rademacher(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    probe = jax.tree.unflatten(structure, signs)
-    return tree.vdot(probe, operator.mv(probe)) / sum(leaf.size for leaf in leaves)
+    return Form(bend, root, lambda r, t: samples)
 
 
 def needs_targets(rows: Rows, name: str) -> Any:
     """The targets, or a sentence that says why the metric cannot do without."""
     if rows.targets is None:
         raise InputError(
-            f"the {name} metric needs targets, but its rows are unlabelled; use fisher or monte_carlo_fisher"
+            f"the {name} metric needs targets, but its rows are unlabeled; use fisher or monte_carlo_fisher"
         )
     return rows.targets
 
 
-def _checked(task: Task, parameters: Model, rows: Rows, chunk: int | None) -> jax.ShapeDtypeStruct:
-    if chunk is not None and chunk < 1:
-        raise InputError(f"a chunk needs at least one row, got {chunk}; give None for all rows at once")
+def checked(task: Task, parameters: Model, rows: Rows, rows_at_once: int | None) -> jax.ShapeDtypeStruct:
+    """The outputs' shape, of rows and parameters that a metric can be measured on."""
+    if rows_at_once is not None and rows_at_once < 1:
+        raise InputError(
+            f"rows_at_once: expected at least one row, got {rows_at_once}; give None for all rows at once"
+        )
     check_parameters(parameters)
     return check_outputs(task, parameters, rows)
 
 
-def _pulled_back(
-    task: Task, parameters: Model, inputs: Any, inner: tuple[Bend, Any], chunk: int | None
-) -> Callable[[Model], Model]:
-    """v -> (1/n) sum_i J_i^T bend_i(J_i v); the forward pass is made once where all rows fit."""
-    bend, data = inner
-    rows = Rows(inputs, data)
-
-    def part(v: Model, piece: Rows, weights: Array) -> Model:
-        outputs, push, pull = _linear(task, parameters, piece.inputs)
-        bent = bend(outputs, piece.targets, push(v))
-        return pull(weights.reshape(-1, *[1] * (bent.ndim - 1)) * bent)
-
-    if chunk is not None and chunk < rows.number:
-        return _over_chunks(part, parameters, rows, chunk)
-    outputs, push, pull = _linear(task, parameters, inputs)
-    return lambda v: pull(bend(outputs, data, push(v)) / rows.number)
-
-
-def _linear(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Callable, Callable]:
+def linearized(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Callable, Callable]:
     """Outputs, J and J^T at the parameters, from one forward pass."""
     outputs, push = jax.linearize(lambda p: task.network(p, inputs), parameters)
     transposed = jax.linear_transpose(push, parameters)
     return outputs, push, lambda w: transposed(w)[0]
 
 
-def _over_chunks(
-    part: Callable[[Model, Rows, Array], Model], parameters: Model, rows: Rows, chunk: int
-) -> Callable[[Model], Model]:
-    pieces, weights = cut(rows, chunk), row_weights(rows.number, chunk, jax.tree.leaves(parameters)[0].dtype)
-
-    def mv(v: Model) -> Model:
-        add = lambda total, piece: (tree.add(total, part(v, *piece)), None)  # noqa: E731
-        return jax.lax.scan(add, tree.zeros(v), (pieces, weights))[0]
-
-    return mv
-
-
-def cut(rows: Rows, chunk: int) -> Rows:
-    """Rows as [piece, chunk, ...]; the last piece is filled with rows from the start, for weight zero."""
-    pieces = -(-rows.number // chunk)
-
-    def split(leaf: Array) -> Array:
-        filled = leaf if pieces * chunk == rows.number else leaf[jnp.arange(pieces * chunk) % rows.number]
-        return filled.reshape(pieces, chunk, *leaf.shape[1:])
-
-    return jax.tree.map(split, rows)
-
-
-def row_weights(count: int, chunk: int, dtype: Any) -> Float[Array, "piece chunk"]:
-    """1/n for every row, 0 for those that only fill the last piece."""
-    pieces = -(-count // chunk)
-    return (jnp.arange(pieces * chunk) < count).astype(dtype).reshape(pieces, chunk) / count
-
-
-def _outputs(task: Task, parameters: Model, inputs: Any, chunk: int | None) -> Array:
+def _outputs(task: Task, parameters: Model, inputs: Any, rows_at_once: int | None) -> Array:
     rows = Rows(inputs)
-    if chunk is None or chunk >= rows.number:
+    if rows_at_once is None or rows_at_once >= rows.number:
         return task.network(parameters, inputs)
-    outputs = jax.lax.map(lambda piece: task.network(parameters, piece), cut(rows, chunk).inputs)
+    outputs = jax.lax.map(lambda piece: task.network(parameters, piece), portions(rows, rows_at_once).inputs)
     return outputs.reshape(-1, *outputs.shape[2:])[: rows.number]
-
-
-def _with_rows(
-    mv: Callable, task: Task, parameters: Model, data: Any, factor: tuple[Spread, int], chunk: int | None
-) -> Operator:
-    """The operator with its factor: `spread` gives the columns of a row's root of M, [rank, output...]."""
-    spread, samples = factor
-    rows = Rows(*data)
-
-    def one(row: Rows) -> Array:
-        single = jax.tree.map(lambda leaf: leaf[None], row.inputs)
-        outputs, pull = jax.vjp(lambda p: task.network(p, single)[0], parameters)
-        pulled = jax.vmap(lambda w: pull(w)[0])(spread(outputs, row.targets))
-        leaves = [leaf.reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(pulled)]
-        return jnp.concatenate(leaves, axis=1) / jnp.sqrt(jnp.asarray(rows.number, outputs.dtype))
-
-    def matrix() -> Array:
-        found = jax.lax.map(one, rows, batch_size=min(chunk or rows.number, rows.number))
-        return found.reshape(-1, found.shape[-1])
-
-    return Operator(mv, matrix, samples)

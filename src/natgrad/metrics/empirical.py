@@ -12,55 +12,140 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import Model
-from natgrad.layers.supervised import Rows, Task, check_outputs, check_parameters, loss
-from natgrad.metrics.curvature import Metric, Operator, cut, needs_targets, of_scores, row_weights
+from natgrad.core import Carry, Metric, Model, Operator, Product
+from natgrad.layers.supervised import Labelled, Rows, Task, loss
+from natgrad.metrics.curvature import (
+    Curvature,
+    TaskMetric,
+    checked,
+    measuring,
+    needs_targets,
+    of_scores,
+)
+from natgrad.metrics.portions import portions, row_weights, summed
+from natgrad.metrics.probing import mean_diagonal
+from natgrad.tree import pytree
 
 Diagonal = Callable[[PRNGKeyArray, Task, Model, Rows], Model]
 
 
-def uncentred_covariance(*, chunk: int | None = None) -> Metric:
+@pytree
+class Centered:
+    """C = U - g g^T, from U and the mean gradient."""
+
+    whole: Curvature
+    mean: Model
+
+    def bind(self) -> Product:
+        """Products; the rows of its factor are those of U less their mean."""
+        inner = self.whole.bind()
+        assert inner.push is not None
+        assert inner.pull is not None
+        assert inner.gram is not None
+        push, pull, gram = inner.push, inner.pull, inner.gram
+        mv = lambda v: tree.axpy(-tree.vdot(self.mean, v), self.mean, inner.mv(v))  # noqa: E731
+        return Product(
+            mv,
+            None,
+            lambda v: _less_mean(push(v)),
+            lambda w: pull(_less_mean(w)),
+            lambda: _less_mean(_less_mean(gram()).T),
+            inner.samples,
+        )
+
+    @property
+    def like(self) -> Model:
+        """The parameters."""
+        return self.whole.parameters
+
+    def mean_diagonal(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """An unbiased estimate of trace / size."""
+        return mean_diagonal(key, self.bind().mv, self.like)
+
+    def factor_rows(self) -> Float[Array, "sample parameter"]:
+        """The factor as a matrix, for small problems."""
+        return _less_mean(self.whole.factor_rows())
+
+
+@pytree
+class WithDiagonal:
+    """Any operator, with a diagonal measured apart from it: for preconditioners."""
+
+    operator: Operator
+    diagonal: Model
+
+    def bind(self) -> Product:
+        """The operator's products."""
+        return self.operator.bind()._replace(diagonal=lambda: self.diagonal)
+
+    @property
+    def like(self) -> Model:
+        """The parameters."""
+        return self.operator.like
+
+    def mean_diagonal(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The operator's."""
+        return self.operator.mean_diagonal(key)
+
+
+def uncentred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     """U, the mean of g_i g_i^T [revisiting eq. 13]."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
-        del key
-        check_parameters(parameters)
-        check_outputs(task, parameters, rows)
-        targets = jax.tree.map(lambda leaf: leaf[:, None], needs_targets(rows, "covariance"))
-        return of_scores(task, parameters, Rows(rows.inputs, targets), 1, chunk)
+    def of_task(task: Task) -> Metric:
+        form = of_scores(task, 1)
 
-    return measure
+        def look(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Model, object]:
+            del key, parameters
+            return jax.tree.map(lambda leaf: leaf[:, None], needs_targets(rows, "covariance")), form
+
+        return measuring(task, rows_at_once, look)
+
+    return of_task
 
 
-def centred_covariance(*, chunk: int | None = None) -> Metric:
+def centred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     """C, the covariance of the g_i [revisiting eq. 12]."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Operator:
-        whole = uncentred_covariance(chunk=chunk)(key, task, parameters, rows)
-        mean = _mean_gradient(task, parameters, rows, chunk)
+    def of_task(task: Task) -> Metric:
+        uncentred = uncentred_covariance(rows_at_once=rows_at_once)(task)
 
-        def mv(v: Model) -> Model:
-            return tree.axpy(-tree.vdot(mean, v), mean, whole.mv(v))
+        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Centered, Carry]:
+            whole, carry = uncentred.measure(key, carry, model, batch)
+            return Centered(whole, _mean_gradient(task, model, batch.metric_rows, rows_at_once)), carry
 
-        def matrix() -> Array:
-            found = whole.rows()  # type: ignore[misc]
-            return found - found.mean(axis=0)
+        return Metric(uncentred.init, measure)
 
-        return Operator(mv, matrix, whole.samples)
-
-    return measure
+    return of_task
 
 
-def squared_gradients(*, chunk: int = 8) -> Diagonal:
-    """The diagonal of U, the mean of the rows' squared gradients; `chunk` of them in memory at a time."""
+def with_diagonal(metric: TaskMetric, diagonal: Diagonal) -> TaskMetric:
+    """A metric whose operator also has a diagonal, which a solver may take as its preconditioner."""
+
+    def of_task(task: Task) -> Metric:
+        inner = metric(task)
+
+        def measure(
+            key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled
+        ) -> tuple[WithDiagonal, Carry]:
+            key_metric, key_diagonal = jax.random.split(key)
+            operator, carry = inner.measure(key_metric, carry, model, batch)
+            return WithDiagonal(operator, diagonal(key_diagonal, task, model, batch.metric_rows)), carry
+
+        return Metric(inner.init, measure)
+
+    return of_task
+
+
+def squared_gradients(*, rows_at_once: int = 8) -> Diagonal:
+    """The diagonal of U, the mean of the rows' squared gradients; so many of them in memory at a time."""
 
     def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:
         del key
         needs_targets(rows, "covariance")
-        size = min(chunk, rows.number)
+        size = min(rows_at_once, rows.number)
 
         def one(row: Rows) -> Model:
             single = jax.tree.map(lambda leaf: leaf[None], row)
@@ -72,7 +157,7 @@ def squared_gradients(*, chunk: int = 8) -> Diagonal:
             return tree.add(total, summed), None
 
         weights = row_weights(rows.number, size, jax.tree.leaves(parameters)[0].dtype)
-        return jax.lax.scan(add, tree.zeros(parameters), (cut(rows, size), weights))[0]
+        return jax.lax.scan(add, tree.zeros(parameters), (portions(rows, size), weights))[0]
 
     return measure
 
@@ -95,14 +180,17 @@ def squared_sums(probes: int = 1) -> Diagonal:
     return measure
 
 
-def _mean_gradient(task: Task, parameters: Model, rows: Rows, chunk: int | None) -> Model:
-    if chunk is None or chunk >= rows.number:
+def _mean_gradient(task: Task, parameters: Model, rows: Rows, rows_at_once: int | None) -> Model:
+    checked(task, parameters, rows, rows_at_once)
+    if rows_at_once is None or rows_at_once >= rows.number:
         return jax.grad(lambda p: loss(task, p, rows))(parameters)
 
     def add(total: Model, piece: tuple[Rows, Array]) -> tuple[Model, None]:
-        part, weights = piece
-        value = lambda p: -weights @ task.law.log_prob(task.network(p, part.inputs), part.targets)  # noqa: E731
-        return tree.add(total, jax.grad(value)(parameters)), None
+        return tree.add(total, jax.grad(lambda p: summed(task, p, *piece))(parameters)), None
 
-    weights = row_weights(rows.number, chunk, jax.tree.leaves(parameters)[0].dtype)
-    return jax.lax.scan(add, tree.zeros(parameters), (cut(rows, chunk), weights))[0]
+    weights = row_weights(rows.number, rows_at_once, jax.tree.leaves(parameters)[0].dtype)
+    return jax.lax.scan(add, tree.zeros(parameters), (portions(rows, rows_at_once), weights))[0]
+
+
+def _less_mean(rows: Array) -> Array:
+    return rows - rows.mean(axis=0)

@@ -14,51 +14,68 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
+from natgrad.core import Carry, Metric, Model
 from natgrad.errors import InputError
 from natgrad.layers.bernoulli import Layer
 from natgrad.layers.networks import Activation, Perceptron, trace
-from natgrad.layers.outputs import Law
+from natgrad.layers.supervised import Labelled, Task
 from natgrad.metrics.blocks import UnitBlocks
+from natgrad.metrics.curvature import TaskMetric
+from natgrad.metrics.layered import LayeredFisher
 
-UnitMetric = Callable[[PRNGKeyArray, Law, Activation, Perceptron, Array], tuple[UnitBlocks, ...]]
 
-
-def exact_units() -> UnitMetric:
+def exact_units(activation: Activation) -> TaskMetric:
     """The blocks from every output's reverse pass."""
 
-    def measure(
-        key: PRNGKeyArray, law: Law, activation: Activation, layers: Perceptron, inputs: Array
-    ) -> tuple[UnitBlocks, ...]:
-        del key
-        if law.root is None:
-            raise InputError("exact unit blocks need a law with `root`, got one without; use sampled_units")
-        root = law.root
-        entered, outputs, pull = _sums(layers, inputs, activation)
-        basis = jnp.eye(outputs[0].size, dtype=outputs.dtype).reshape(-1, 1, *outputs.shape[1:])
-        columns = lambda w: root(outputs, jnp.broadcast_to(w, outputs.shape))  # noqa: E731
-        return _blocks(entered, _mean_square(lambda w: pull(columns(w)), basis, scale=1.0))
+    def of_task(task: Task) -> Metric:
+        def blocks(key: PRNGKeyArray, layers: Perceptron, inputs: Array) -> tuple[UnitBlocks, ...]:
+            del key
+            root = task.law.root
+            if root is None:
+                raise InputError(
+                    "exact unit blocks need a distribution with `root`, got one without; use sampled_units"
+                )
+            entered, outputs, pull = _sums(layers, inputs, activation)
+            basis = jnp.eye(outputs[0].size, dtype=outputs.dtype).reshape(-1, 1, *outputs.shape[1:])
+            columns = lambda w: root(outputs, jnp.broadcast_to(w, outputs.shape))  # noqa: E731
+            return _blocks(entered, _mean_square(lambda w: pull(columns(w)), basis, scale=1.0))
 
-    return measure
+        return _measuring(blocks)
+
+    return of_task
 
 
-def sampled_units(samples: int = 1) -> UnitMetric:
+def sampled_units(activation: Activation, samples: int = 1) -> TaskMetric:
     """The blocks from drawn targets: a reverse pass each, however many outputs there are."""
 
+    def of_task(task: Task) -> Metric:
+        def blocks(key: PRNGKeyArray, layers: Perceptron, inputs: Array) -> tuple[UnitBlocks, ...]:
+            law, sample = task.law, task.law.sample
+            if sample is None:
+                raise InputError(
+                    "sampled unit blocks need a distribution with `sample`, got one without; use exact_units"
+                )
+            entered, outputs, pull = _sums(layers, inputs, activation)
+
+            def scores(k: PRNGKeyArray) -> tuple[Array, ...]:
+                drawn = sample(k, outputs)  # ~ p(t | r)
+                return pull(jax.grad(lambda r: law.log_prob(r, drawn).sum())(outputs))
+
+            return _blocks(entered, _mean_square(scores, jax.random.split(key, samples), scale=1 / samples))
+
+        return _measuring(blocks)
+
+    return of_task
+
+
+def _measuring(blocks: Callable[[PRNGKeyArray, Perceptron, Array], tuple[UnitBlocks, ...]]) -> Metric:
     def measure(
-        key: PRNGKeyArray, law: Law, activation: Activation, layers: Perceptron, inputs: Array
-    ) -> tuple[UnitBlocks, ...]:
-        sample = law.sample
-        if sample is None:
-            raise InputError("sampled unit blocks need a law with `sample`, got one without; use exact_units")
-        entered, outputs, pull = _sums(layers, inputs, activation)
+        key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled
+    ) -> tuple[LayeredFisher, Carry]:
+        inputs = batch.metric_rows.inputs
+        return LayeredFisher(blocks(key, model, inputs.reshape(inputs.shape[0], -1))), carry
 
-        def scores(k: PRNGKeyArray) -> tuple[Array, ...]:
-            drawn = sample(k, outputs)  # ~ p(t | r)
-            return pull(jax.grad(lambda r: law.log_prob(r, drawn).sum())(outputs))
-
-        return _blocks(entered, _mean_square(scores, jax.random.split(key, samples), scale=1 / samples))
-
-    return measure
+    return Metric(lambda key, model, batch: (), measure)
 
 
 def _sums(

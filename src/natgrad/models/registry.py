@@ -55,33 +55,23 @@ class Column:
 
 
 COLUMNS = (
-    Column("epoch", "Epoch"),
-    Column("step", "Step"),
-    Column("seconds", "seconds", "s", final=True),
-    Column(
-        "train_loss",
-        "train loss",
-        "nats per row",
-        higher=False,
-        chart="Loss",
-        note="dashed: training, solid: validation",
-        final=True,
-    ),
-    Column("valid_loss", "valid loss", "nats per row", higher=False, chart="Loss", final=True),
-    Column("step_kl", "KL length of a step", "nats", log=True, note="half of step·F·step"),
-    Column("gradient_norm", "Gradient norm", log=True),
-    Column("direction_norm", "Direction norm", log=True, note="after the solve"),
-    Column("step_norm", "Step norm", log=True),
-    Column("cosine", "Cosine of gradient and direction"),
-    Column("solver_iterations", "Solver iterations"),
-    Column("residual", "Residual of the solve", log=True, note="relative"),
-    Column("damping", "Damping", log=True),
-    Column("rate", "Rate of the step", log=True),
-    Column("reduction_ratio", "Reduction ratio", note="actual over predicted fall of the loss"),
-    Column("steps_refused", "Steps refused", higher=False, note="not finite, not taken", final=True),
-    Column("divergences", "Divergences", higher=False, note="the training went back, with a smaller rate"),
+    Column("train_loss", "train loss", higher=False, chart="Loss", final=True),
+    Column("valid_loss", "valid loss", higher=False, chart="Loss"),
+    Column("step_kl", "KL length of a step", unit="nats", log=True, note="half of step·F·step"),
+    Column("gradient_norm", "gradient norm", log=True),
+    Column("direction_norm", "direction norm", log=True, note="after the solve"),
+    Column("step_norm", "step norm", log=True),
+    Column("cosine", "cosine of gradient and direction"),
+    Column("solver_iterations", "solver iterations"),
+    Column("residual", "residual of the solve", log=True, note="relative"),
+    Column("condition", "condition of the damped blocks", log=True, note="largest, estimated"),
+    Column("damping", "damping", log=True),
+    Column("rate", "rate of the step", log=True),
+    Column("reduction_ratio", "reduction ratio", note="actual over predicted fall of the loss"),
+    Column("steps_refused", "steps refused", note="not finite or not solved, and not taken"),
+    Column("divergences", "divergences", note="chunks taken again with a smaller step"),
 )
-"""What every trace holds, or may hold."""
+"""What all traces may hold, beside epoch, step and seconds."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +131,18 @@ def specs() -> Iterator[Spec]:
         if spec not in seen:
             seen.append(spec)
             yield spec
+
+
+def column_of(name: str) -> Column | None:
+    """What is known of a column of the trace, of whatever kind."""
+    every = (column for spec in specs() for column in (*spec.columns, *COLUMNS))
+    return next((column for column in every if column.name == name), None)
+
+
+def is_higher_better(name: str) -> bool:
+    """Whether more of a column is better."""
+    column = column_of(name)
+    return column is not None and bool(column.higher)
 
 
 def resolve(place: str) -> Any:

@@ -2,7 +2,7 @@
 
 config.toml        complete and resolved         trace.jsonl    one row per evaluation
 environment.json   versions, machine, data       state/         parameters and everything else, atomically
-samples.png        what the model dreams         gallery/       its dreams through training
+samples.png        pictures of the model         gallery/       its pictures through training
 
 Whatever is replaced is replaced whole: written to a temporary name, forced to the disk, renamed. Only
 the trace grows in place; rows that a kill left behind its saved state are cut off on resuming.

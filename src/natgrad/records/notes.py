@@ -20,7 +20,6 @@ class Progress(BaseModel):
     Attributes:
         epoch: epochs that are done; position: steps of the next one that are done.
         rows: rows in the trace; recorded: the epoch of the last one, -1 where there is none.
-        samples: samples per data row at present, since their number may grow.
         best: the lowest validation loss; stale: evaluations since.
         lowest: the lowest mean loss of a chunk; jump: by how much a sound chunk may exceed it.
         divergences: how often the training went back, each time with a smaller step.
@@ -34,7 +33,6 @@ class Progress(BaseModel):
     position: Count = 0
     rows: Count = 0
     recorded: int = Field(-1, ge=-1, lt=2**31)
-    samples: int = Field(1, ge=1, lt=2**31)
     best: Loss = math.inf
     stale: Count = 0
     lowest: Loss = math.inf
@@ -45,13 +43,15 @@ class Progress(BaseModel):
 
 
 class Notes(BaseModel):
-    """A state's notes; those of natgrad 0.1.0 have no progress and no checksums of the data."""
+    """A state's notes.
+
+    `shape` is what of the data the model was made for, as the kind's `Spec.shape` says it; it is checked by
+    whoever makes the model again.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
-    visible: int = Field(ge=1, lt=2**31)
-    outputs: Count = 0
-    image_shape: tuple[int, int] | None = None
+    shape: dict[str, Any]
     summary: dict[str, Any] = {}
     checksums: dict[str, str] = {}
     progress: Progress | None = None

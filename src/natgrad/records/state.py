@@ -2,7 +2,7 @@
 
 The manifest is renamed into place last: a state without one does not exist. The last two are kept, and
 the newest good one is read. Arrays are named by their place in the state, for example
-`state.model.generation.0.weight`. A state at the end of an epoch whose evaluation is still to come is
+`state.model.layers.0.weight`. A state at the end of an epoch whose evaluation is still to come is
 called `<step>-unevaluated`, so that the one after it replaces nothing.
 """
 
@@ -35,6 +35,11 @@ class Stored(NamedTuple):
     step: int
     notes: Any
     arrays: Any
+
+    def part(self, place: str) -> dict[str, np.ndarray]:
+        """The arrays below a place, by what follows it in their names."""
+        inside = [name for name in self.arrays.keys() if name.startswith(f"{place}.")]  # noqa: SIM118
+        return {name.removeprefix(f"{place}."): self.arrays.get_tensor(name) for name in inside}
 
     def fill(self, template: T) -> T:
         """Its arrays in the template's structure; arrays that the template does not name are left alone."""

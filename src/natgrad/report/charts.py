@@ -1,77 +1,66 @@
-"""Which charts a page has, from what the traces hold. Python says what is drawn, `page.js` draws it."""
+"""Which charts a page has, from what the traces hold. Python says what is drawn, `page.js` draws it.
+
+Columns that name the same chart are drawn together. A curve of the last of them is solid, of the one before
+dashed, of others dotted: data to be judged by come after data to be chosen by.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from natgrad.models.registry import Column
+from natgrad.report import columns
 from natgrad.report.markup import Markup, join, tag
 from natgrad.report.reading import Record
 
 POINTS = 1000  # rows of a run that are drawn; longer traces are thinned evenly
-LAYER = re.compile(r"(generation|recognition)\.(\d+)\.(\w+)")
-COUNTS = {"steps_refused", "divergences"}
-APART = {"epoch", "step", "seconds", "valid_ll", "test_loss", "test_ll_se", "mc_se"}
+LAYER = re.compile(r"(\w+)\.(\d+)\.(\w+)", re.ASCII)  # part of the model, layer, quantity
+COUNTS = {columns.REFUSED, "divergences"}
+LINES = ("solid", "dashed", "dotted")
 
 
 class Chart(NamedTuple):
-    """Curves of one or more columns of the trace, named as a reader would."""
+    """Curves of one or more columns of the traces."""
 
     title: str
-    columns: tuple[str, ...]
-    unit: str = ""
-    log: bool = False
-    note: str = ""
+    columns: tuple[Column, ...]
 
+    @property
+    def lines(self) -> list[str]:
+        """How the curve of every column is drawn."""
+        last = len(LINES) - 1
+        return [LINES[min(place, last)] for place in reversed(range(len(self.columns)))]
 
-LEARNING = (
-    Chart("Loss", ("train_loss", "valid_loss"), "nats per row", note="dashed: training, solid: validation"),
-    Chart("Test log-likelihood", ("test_ll",), "nats per row", note="band: two standard errors over rows"),
-    Chart("Error", ("valid_error", "test_error"), "share of rows", note="dashed: validation, solid: test"),
-    Chart("Squared error", ("valid_squared_error", "test_squared_error"), note="dashed: validation"),
-    Chart("KL from the true law", ("kl",), "nats", log=True, note="exact, by enumeration"),
-)
-STEP = (
-    Chart("KL length of a step", ("step_kl",), "nats", log=True, note="half of step·F·step"),
-    Chart("Gradient norm", ("gradient_norm",), log=True),
-    Chart("Direction norm", ("direction_norm",), log=True, note="after the solve"),
-    Chart("Step norm", ("step_norm",), log=True),
-    Chart("Cosine of gradient and direction", ("cosine",)),
-    Chart("Effective samples", ("effective_samples",), note="of the importance weights"),
-    Chart("Solver iterations", ("solver_iterations",)),
-    Chart("Residual of the solve", ("residual",), log=True, note="relative"),
-    Chart("Damping", ("damping",), log=True),
-    Chart("Rate of the step", ("rate",), log=True),
-    Chart("Reduction ratio", ("reduction_ratio",), note="actual over predicted fall of the loss"),
-    Chart("Steps refused", ("steps_refused",), note="not finite, not taken"),
-)
-LAYERS = (
-    Chart("Gradient norm", ("gradient_norm",), log=True),
-    Chart("Direction norm", ("direction_norm",), log=True),
-    Chart("Cosine of gradient and direction", ("cosine",)),
-    Chart("Residual of the solve", ("residual",), log=True, note="relative"),
-    Chart("Condition of the damped blocks", ("condition",), log=True, note="largest, estimated"),
-)
+    @property
+    def note(self) -> str:
+        """What a reader should know: unit, line styles, what a band is, and what the columns say."""
+        units = (column.unit for column in self.columns)
+        notes = "; ".join(dict.fromkeys(column.note for column in self.columns if column.note))
+        lines = [f"{line}: {each.title}" for line, each in zip(self.lines, self.columns, strict=True)]
+        told = ", ".join(lines) if len(lines) > 1 and "solid:" not in notes else ""
+        band = "band:" not in notes and any(column.error for column in self.columns)
+        parts = (*units, told, "band: two standard errors" if band else "", notes)
+        return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 def learning(records: Sequence[Record]) -> Markup:
-    """Every learning curve against epochs and, beside it, against seconds of training."""
-    found = _present(LEARNING, _columns(records))
-    return join(_figure(chart, x) for chart in found for x in ("epoch", "seconds"))
+    """What the runs are judged by, against epochs and, beside it, against seconds of training."""
+    return join(_figure(chart, x) for chart in _sorted(records)[0] for x in ("epoch", "seconds"))
 
 
 def step(records: Sequence[Record]) -> Markup:
-    """Diagnostics of whole steps: those known by name, then whatever else a trace holds."""
-    columns = _columns(records)
-    named = {column for chart in (*LEARNING, *STEP) for column in chart.columns} | APART
-    rest = sorted(column for column in columns - named if not LAYER.fullmatch(column))
-    more = tuple(Chart(column.replace("_", " ").capitalize(), (column,)) for column in rest)
-    return join(_figure(chart, "epoch") for chart in _present((*STEP, *more), columns))
+    """Everything else that a trace holds of whole steps: what is described first."""
+    return join(_figure(chart, "epoch") for chart in _sorted(records)[1])
 
 
 def layers(records: Sequence[Record]) -> Markup:
     """Diagnostics layer by layer, for the run that the reader chooses."""
-    parts = [match[3] for column in _columns(records) if (match := LAYER.fullmatch(column))]
-    return join(_figure(chart, "epoch", layers=True) for chart in _present(LAYERS, set(parts)))
+    found = [match[3] for name in _present(records) if (match := LAYER.fullmatch(name))]
+    described = _described(records)
+    known = [name for name in described if name in found]
+    every = dict.fromkeys([*known, *sorted(found)])
+    return join(_figure(_alone(columns.column_of(name, described)), "epoch", layers=True) for name in every)
 
 
 def data(record: Record) -> dict[str, Any]:
@@ -79,24 +68,66 @@ def data(record: Record) -> dict[str, Any]:
     rows = record.rows
     stride = -(-len(rows) // POINTS) or 1
     kept = [*rows[:-1:stride], *rows[-1:]]
-    columns = {name: [_short(row.get(name)) for row in kept] for name in sorted(_columns([record]))}
-    return {"name": record.name, "columns": columns}
+    found = {name: [_short(row.get(name)) for row in kept] for name in _present([record])}
+    return {"name": record.name, "columns": found}
 
 
-def _present(charts: Sequence[Chart], columns: set[str]) -> list[Chart]:
-    return [chart for chart in charts if columns.intersection(chart.columns)]
+def curves(records: Sequence[Record]) -> dict[str, dict[str, str]]:
+    """How the script draws and names the curve of every column that has a chart."""
+    return {
+        column.name: {"title": column.title, "line": line, "error": column.error}
+        for charts in _sorted(records)
+        for chart in charts
+        for column, line in zip(chart.columns, chart.lines, strict=True)
+    }
 
 
-def _columns(records: Sequence[Record]) -> set[str]:
-    """Columns that hold at least one number; counts that never left zero say nothing."""
+def _sorted(records: Sequence[Record]) -> tuple[list[Chart], list[Chart]]:
+    """The charts by which runs are judged, and the others."""
+    described, present = _described(records), _present(records)
+    errors = {column.error for column in described.values()}
+    plain = {name for name in present if name not in (*columns.AXES, *errors) and not LAYER.fullmatch(name)}
+    rest = sorted(name for name in plain if name not in described and not name.endswith("_se"))
+    wanted = [columns.column_of(name, described) for name in (*described, *rest) if name in plain]
+    charts = _grouped(each if each.error in present else replace(each, error="") for each in wanted)
+    judged = _judged(records)
+    first = [chart for chart in charts if any(each.name in judged for each in chart.columns)]
+    return first, [chart for chart in charts if chart not in first]
+
+
+def _grouped(wanted: Iterable[Column]) -> list[Chart]:
+    found: dict[str, list[Column]] = {}
+    for column in wanted:
+        found.setdefault(columns.sentence(column.chart or column.title), []).append(column)
+    return [Chart(title, tuple(members)) for title, members in found.items()]
+
+
+def _judged(records: Sequence[Record]) -> set[str]:
+    """The columns that say how good a run is: the loss, and what kinds are judged and reported by."""
+    kinds = {record.config.model.kind for record in records}
+    named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind)[0]))
+    return {columns.LOSS, *named}
+
+
+def _described(records: Sequence[Record]) -> dict[str, Column]:
+    return columns.described(record.config.model.kind for record in records)
+
+
+def _present(records: Sequence[Record]) -> list[str]:
+    """Columns that hold at least one number, as they come; counts that never left zero say nothing."""
     rows = (row for record in records for row in record.rows)
-    found = [(name, value) for row in rows for name, value in row.items()]
-    return {name for name, value in found if value or (value is not None and name not in COUNTS)}
+    found = ((name, value) for row in rows for name, value in row.items())
+    return list(
+        dict.fromkeys(name for name, value in found if value or (value is not None and name not in COUNTS))
+    )
+
+
+def _alone(column: Column) -> Chart:
+    return Chart(columns.sentence(column.title), (column,))
 
 
 def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
-    told = "; ".join(part for part in (chart.unit, chart.note) if part)
-    caption = tag("figcaption", tag("b", chart.title), " ", tag("small", told))
+    caption = tag("figcaption", tag("b", chart.title), " ", tag("small", chart.note))
     return tag(
         "figure",
         caption,
@@ -104,8 +135,9 @@ def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
         class_="chart",
         data_title=chart.title,
         data_x=x,
-        data_y=" ".join(chart.columns),
-        data_log=chart.log,
+        data_y=" ".join(column.name for column in chart.columns),
+        data_log=any(column.log for column in chart.columns),
+        data_percent=any(column.percent for column in chart.columns),
         data_layers=layers,
     )
 

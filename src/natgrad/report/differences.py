@@ -5,8 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from natgrad.config import Config, resolve
+from natgrad import config as configs
 from natgrad.names import short_names
+
+DECISIVE = ("model.kind", "method", "optimizer.name")
+"""The settings that decide the defaults of others, each those after it; a config may lack the last."""
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -22,15 +25,16 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def settings(config: Config) -> dict[str, Any]:
+def settings(config: configs.Config) -> dict[str, Any]:
     """Every setting of a config by its dotted name, as plain JSON values."""
     return flat(config.model_dump(mode="json"))
 
 
-def unusual(config: Config) -> dict[str, Any]:
-    """The settings that are not what this method and optimiser have by default."""
-    usual = settings(resolve(_chosen(config)))
-    return {name: value for name, value in settings(config).items() if value != usual[name]}
+def unusual(config: configs.Config) -> dict[str, Any]:
+    """The settings that are not what this kind, method and optimizer have by default."""
+    chosen, absent = settings(config), object()
+    usual = settings(configs.resolve({name: chosen[name] for name in DECISIVE if name in chosen}))
+    return {name: value for name, value in chosen.items() if value != usual.get(name, absent)}
 
 
 def differing(records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -44,29 +48,30 @@ def differing(records: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def command(config: Config, *, x64: bool = False) -> str:
+def command(config: configs.Config, *, x64: bool = False) -> str:
     """The command line that repeats a run, from its config alone.
 
-    >>> command(resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
+    >>> command(configs.resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
     'natgrad train --method rws --layers 40,10 --evaluation.every 1'
     """
-    usual = settings(resolve({}))
-    told = {name: value for name, value in _chosen(config).items() if value != usual[name]} | unusual(config)
-    short = {dotted: short for short, dotted in short_names(config.model.kind).items()}
-    words = [word for name, value in told.items() for word in _flag(name, short.get(name), value)]
+    told = _decided(config) | unusual(config)
+    short = {dotted: short.replace("_", "-") for short, dotted in short_names(config.model.kind).items()}
+    words = [word for name, value in told.items() for word in _flag(short.get(name, name), value)]
     return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
 
 
-def _chosen(config: Config) -> dict[str, Any]:
-    """The settings that decide the defaults of others."""
-    deciding = ("model.kind", "method", "optimizer.name")
-    return {name: value for name, value in settings(config).items() if name in deciding}
+def _decided(config: configs.Config) -> dict[str, Any]:
+    """The decisive settings that are not the default of those before them."""
+    chosen, told = settings(config), dict[str, Any]()
+    for name in DECISIVE:
+        if name in chosen and chosen[name] != settings(configs.resolve(told)).get(name):
+            told[name] = chosen[name]
+    return told
 
 
-def _flag(name: str, short: str | None, value: Any) -> list[str]:
+def _flag(name: str, value: Any) -> list[str]:
     text = _literal(value)
-    flag = f"--{name}" if short is None else f"--{short}".replace("_", "-")
-    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
 
 
 def _literal(value: Any) -> str:

@@ -1,19 +1,30 @@
 """The runs of a folder and what became of them, without JAX; a damaged one is a line like the others."""
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InputError, Newer
-from natgrad.report.reading import DAMAGED, NEWER, read
+from natgrad.report import columns
+from natgrad.report.reading import DAMAGED, NEWER, Record, read
+
+FIGURES = (
+    *("data", "binarize", "method", "kind", "epochs", "epochs_wanted", "best_valid_loss"),
+    *("judge", "best_judge", "headline", "headline_title", "headline_value", "seconds"),
+)
 
 
 def list_runs(folder: str | Path) -> list[dict[str, Any]]:
-    """A line for every run in or below a folder, by data set and then from the best test likelihood down."""
+    """A line for every run in or below a folder.
+
+    Runs on the same data, binarized alike and reported by the same figure, stand together, the best on
+    validation data first.
+    """
     place = Path(folder)
     if not place.is_dir():
-        raise InputError(f"{place} is no folder; give one that holds runs, such as the one named by --out")
+        raise InputError(f"{place} is not a folder; give one that holds runs, such as the one named by --out")
     return sorted((_line(run, place) for run in find(place)), key=_order)
 
 
@@ -32,29 +43,45 @@ def _line(run: Path, place: Path) -> dict[str, Any]:
         record = read(run)
     except InputError as error:
         state = NEWER if isinstance(error, Newer) else DAMAGED
-        return _empty(name) | {"run": str(run), "state": state, "problem": str(error)}
-    last, best, config = record.last, record.best, record.config
+        return (
+            {"name": name}
+            | dict.fromkeys(FIGURES)
+            | {
+                "state": state,
+                "run": str(run),
+                "problem": str(error),
+            }
+        )
+    return {"name": name} | _figures(record) | {"state": record.state, "run": str(run)}
+
+
+def _figures(record: Record) -> dict[str, Any]:
+    """What the line of a sound run says; `headline` is the figure that its kind of model is reported by."""
+    last, config = record.last, record.config
+    kind = config.model.kind
+    headline, judge = columns.headline(kind), columns.judge(kind)
     return {
-        "name": name,
         "data": config.data.name,
+        "binarize": getattr(config.data, "binarize", None),
         "method": config.method,
-        "layers": list(config.model.layers),
+        "kind": kind,
         "epochs": last.get("epoch"),
         "epochs_wanted": config.training.epochs,
-        "best_valid_loss": best.get("valid_loss"),
-        "test_ll": last.get("test_ll"),
-        "test_error": last.get("test_error"),
+        "best_valid_loss": record.best.get("valid_loss"),
+        "judge": judge.name,
+        "best_judge": columns.best(record.rows, judge).get(judge.name),
+        "headline": None if headline is None else headline.name,
+        "headline_title": None if headline is None else headline.title,
+        "headline_value": None if headline is None else last.get(headline.name),
         "seconds": last.get("seconds"),
-        "state": record.state,
-        "run": str(run),
     }
 
 
-def _empty(name: str) -> dict[str, Any]:
-    known = ("data", "method", "layers", "epochs", "epochs_wanted", "best_valid_loss", "test_ll")
-    return {"name": name} | dict.fromkeys((*known, "test_error", "seconds"))
-
-
 def _order(line: dict[str, Any]) -> tuple[Any, ...]:
-    worse = float("inf") if line["test_ll"] is None else -line["test_ll"]
-    return line["data"] is None, line["data"] or "", worse, line["name"]
+    """Damaged runs come last."""
+    if line["kind"] is None:
+        return True, line["name"]
+    together = (str(line[key] or "") for key in ("data", "binarize", "headline", "judge"))
+    value = line["best_judge"]
+    rank = math.inf if value is None else columns.loss(value, columns.judge(line["kind"]))
+    return False, *together, rank, line["name"]

@@ -6,19 +6,19 @@ from typing import Any
 
 from natgrad.errors import InputError
 from natgrad.records.folder import write
-from natgrad.report.markup import Markup, tag
 from natgrad.report.reading import Record, read_all
 
 
 def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -> dict[str, Any]:
     """Write the page: by default report.html in the run's folder, for several runs in the present one."""
     from natgrad.report.page import page
+    from natgrad.report.pictures import pictures
 
     if not runs:
         raise InputError("expected at least one run folder, got none; give one that `natgrad train` wrote")
     records = read_all(runs)
     place = Path(out) if out is not None else _default(records)
-    text = page(records, [_pictures(record) for record in records])
+    text = page(records, [pictures(record) for record in records])
     try:
         write(place, text)
     except OSError as error:
@@ -31,14 +31,3 @@ def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) ->
 
 def _default(records: Sequence[Record]) -> Path:
     return records[0].folder / "report.html" if len(records) == 1 else Path("report.html")
-
-
-def _pictures(record: Record) -> tuple[Any, Any]:
-    """A run's dreams and reconstructions; what cannot be shown is said instead."""
-    from natgrad.report.pictures import frames, reconstructions
-
-    try:
-        shown: dict[str, str] | Markup = reconstructions(record)
-    except InputError as error:
-        shown = tag("p", f"None: {error}.")
-    return frames(record), shown

@@ -2,14 +2,14 @@
 // Draws the charts that the page names: <figure class="chart" data-x="epoch" data-y="test_ll" ...>.
 // The numbers are in the JSON block; whatever they say is shown by textContent, never as HTML.
 (() => {
-  const { runs } = JSON.parse(document.getElementById("runs").textContent);
+  const { runs, curves: told } = JSON.parse(document.getElementById("runs").textContent); // told: of every column
   const figures = [...document.querySelectorAll("figure.chart")];
   const hidden = new Set(); // numbers of the runs that are switched off
   let from = 0.1; // the share of a run's rows that the vertical axis leaves out: the start dwarfs the rest
   let layersOf = 0; // the run whose layers are shown
-  const COLOURS = 8, BANDED = 4, MARGIN = { left: 52, right: 10, top: 8, bottom: 30 };
-  const LAYER = /^(generation|recognition)\.(\d+)\.(\w+)$/;
-  const DASHED = new Set(["train_loss", "valid_error", "valid_squared_error"]), BANDS = { test_ll: "test_ll_se" };
+  const COLORS = 8, BANDED = 4, MARGIN = { left: 52, right: 10, top: 8, bottom: 30 };
+  const LAYER = /^(\w+)\.(\d+)\.(\w+)$/; // part of the model, number of the layer, quantity
+  const LINES = ["solid", "dashed", "dotted"], PLAIN = { line: "solid", error: "" };
 
   // ---- elements
 
@@ -29,12 +29,16 @@
 
   // ---- what is drawn
 
-  function points(columns, x, y) {
-    const xs = columns[x] || [], ys = columns[y] || [], band = columns[BANDS[y]] || [];
+  function own(object, name) { // names come from traces, and objects have names of their own
+    return Object.hasOwn(object, name) ? object[name] : undefined;
+  }
+
+  function points(columns, x, y, error) {
+    const [xs, ys, band] = [x, y, error].map((name) => own(columns, name) || []);
     return ys.map((value, i) => ({ x: xs[i], y: value, half: 2 * (band[i] || 0), share: ys.length > 1 ? i / (ys.length - 1) : 1 }));
   }
 
-  // Curves of a chart: [{name, colour, dashed, band, points}]; a point is dropped where it has no place.
+  // Curves of a chart: [{name, color, line, band, points}]; a point is dropped where it has no place.
   function curves({ x, y, log, layers }) {
     const wanted = layers === undefined ? ofRuns(x, y.split(" ")) : ofLayers(x, y);
     const has = (p) => p.x != null && p.y != null && (log === undefined || p.y > 0);
@@ -42,18 +46,27 @@
   }
 
   function ofRuns(x, ys) {
-    return runs.flatMap(({ name, columns }, run) => hidden.has(run) ? [] : ys.map((y) => ({
-      name: ys.length > 1 ? `${name} ${y.split("_")[0]}` : name,
-      colour: run % COLOURS, dashed: DASHED.has(y), band: y in BANDS, points: points(columns, x, y),
-    })));
+    return runs.flatMap(({ name, columns }, run) => hidden.has(run) ? [] : ys.map((y) => {
+      const { title, line, error } = own(told, y) || PLAIN;
+      return {
+        name: ys.length > 1 ? `${name} ${title}` : name,
+        color: run % COLORS, line, band: Boolean(error), points: points(columns, x, y, error),
+      };
+    }));
   }
 
-  function ofLayers(x, quantity) {
-    const { columns } = runs[layersOf];
-    const found = Object.keys(columns).map((key) => LAYER.exec(key)).filter((m) => m && m[3] === quantity);
-    return found.map(([key, network, layer]) => ({
-      name: `${network} ${layer}`, colour: layer % COLOURS, dashed: network === "recognition",
-      band: false, points: points(columns, x, key),
+  // The layers of a run: [{key, part, layer, quantity, line}]; every part of the model has its own line.
+  function layersIn({ columns }) {
+    const found = Object.keys(columns).map((key) => LAYER.exec(key)).filter(Boolean);
+    const parts = [...new Set(found.map((match) => match[1]))];
+    const line = (part) => LINES[Math.min(parts.indexOf(part), LINES.length - 1)];
+    return found.map(([key, part, layer, quantity]) => ({ key, part, layer, quantity, line: line(part) }));
+  }
+
+  function ofLayers(x, wanted) {
+    const run = runs[layersOf];
+    return layersIn(run).filter(({ quantity }) => quantity === wanted).map(({ key, part, layer, line }) => ({
+      name: `${part} ${layer}`, color: layer % COLORS, line, band: false, points: points(run.columns, x, key),
     }));
   }
 
@@ -98,34 +111,44 @@
     return String(Number(value.toPrecision(5)));
   }
 
+  function percent(value) {
+    return `${number(100 * value)}%`;
+  }
+
   // ---- a chart
 
   function draw(figure) {
-    const plot = figure.querySelector(".plot"), told = figure.dataset;
+    const plot = figure.querySelector(".plot"), wanted = figure.dataset;
+    const found = curves(wanted);
+    figure.hidden = wanted.layers !== undefined && !found.length; // runs differ in what they have of layers
     const width = plot.clientWidth, height = plot.clientHeight;
-    const found = curves(told);
     plot.replaceChildren();
     if (!found.length || width < 80) {
       plot.append(html("p", "", "Nothing to show."));
       return;
     }
     const all = found.flatMap((c) => c.points), late = all.filter((p) => p.share >= from);
-    const ys = (late.length ? late : all).flatMap((p) => told.log === undefined ? [p.y - p.half, p.y + p.half] : [p.y]);
+    const ys = (late.length ? late : all).flatMap((p) => wanted.log === undefined ? [p.y - p.half, p.y + p.half] : [p.y]);
     const room = { right: width - MARGIN.right, bottom: height - MARGIN.bottom };
     const [left, right] = extent([0, ...all.map((p) => p.x)]);
     const x = linear(left, right > left ? right : left + 1, MARGIN.left, room.right, width / 75);
-    const y = (told.log === undefined ? linear : logarithmic)(
+    const y = (wanted.log === undefined ? linear : logarithmic)(
       ...extent(ys), room.bottom - 4, MARGIN.top + 4, height / 36);
-    const picture = svg("svg", { tabindex: 0, role: "img", "aria-label": `${told.title} against ${told.x}` },
-      ...axes(x, y, room, told), inside(found, x, y, room));
+    const picture = svg("svg", { tabindex: 0, role: "img", "aria-label": `${wanted.title} against ${wanted.x}` },
+      ...axes(x, y, room, wanted), inside(found, x, y, room));
     plot.append(picture);
-    listen(plot, picture, { found, x, y, room, axis: told.x });
+    listen(plot, picture, { found, x, y, room, axis: wanted.x, format: formatOf(wanted) });
   }
 
-  function axes(x, y, room, { x: name }) {
+  function formatOf({ percent: share }) {
+    return share === undefined ? number : percent;
+  }
+
+  function axes(x, y, room, wanted) {
+    const name = wanted.x, format = formatOf(wanted);
     const horizontal = y.ticks.flatMap((v) => [
       svg("line", { class: "grid", x1: MARGIN.left, x2: room.right, y1: y(v), y2: y(v) }),
-      svg("text", { x: MARGIN.left - 6, y: y(v) + 4, "text-anchor": "end" }, number(v)),
+      svg("text", { x: MARGIN.left - 6, y: y(v) + 4, "text-anchor": "end" }, format(v)),
     ]);
     const vertical = x.ticks.map((v) =>
       svg("text", { x: x(v), y: room.bottom + 14, "text-anchor": "middle" }, number(v)));
@@ -141,13 +164,13 @@
     frame.setAttribute("viewBox", `${MARGIN.left - 4} 0 ${room.right - MARGIN.left + 8} ${room.bottom}`);
     for (const curve of found) {
       const at = (p, value = p.y) => `${x(p.x).toFixed(1)},${y(value).toFixed(1)}`;
-      const group = svg("g", { class: `c${curve.colour}` });
+      const group = svg("g", { class: `c${curve.color}` });
       if (curve.band && found.length <= BANDED) { // more of them hide each other
         const upper = curve.points.map((p) => at(p, p.y + p.half));
         const lower = curve.points.map((p) => at(p, p.y - p.half)).reverse();
         group.append(svg("path", { class: "band", d: `M${[...upper, ...lower].join("L")}Z` }));
       }
-      group.append(svg("path", { class: `curve${curve.dashed ? " dashed" : ""}`, d: `M${curve.points.map((p) => at(p)).join("L")}` }));
+      group.append(svg("path", { class: `curve ${curve.line}`, d: `M${curve.points.map((p) => at(p)).join("L")}` }));
       if (curve.points.length <= 2) {
         for (const p of curve.points) group.append(svg("circle", { class: "dot", cx: x(p.x), cy: y(p.y), r: 3 }));
       }
@@ -179,14 +202,14 @@
     });
   }
 
-  function point(plot, marks, readout, { found, x, y, room, axis }, value) {
+  function point(plot, marks, readout, { found, x, y, room, axis, format }, value) {
     const near = found.map((curve) => ({ curve, p: curve.points.reduce((a, b) => Math.abs(b.x - value) < Math.abs(a.x - value) ? b : a) }));
     marks.replaceChildren(svg("line", { class: "guide", x1: x(value), x2: x(value), y1: MARGIN.top, y2: room.bottom }));
     for (const { curve, p } of near) {
-      if (y(p.y) < room.bottom && y(p.y) > 0) marks.append(svg("circle", { class: `dot c${curve.colour}`, cx: x(p.x), cy: y(p.y), r: 3.2 }));
+      if (y(p.y) < room.bottom && y(p.y) > 0) marks.append(svg("circle", { class: `dot c${curve.color}`, cx: x(p.x), cy: y(p.y), r: 3.2 }));
     }
     const lines = near.map(({ curve, p }) => html("div", "",
-      html("span", `swatch c${curve.colour}`), html("b", "", number(p.y)), p.half ? ` ± ${number(p.half / 2)}` : "", `  ${curve.name}`));
+      html("span", `swatch c${curve.color}`), html("b", "", format(p.y)), p.half ? ` ± ${format(p.half / 2)}` : "", `  ${curve.name}`));
     const head = axis === "seconds" ? `${number(value)} s` : `${axis} ${number(value)}`;
     readout.replaceChildren(html("div", "", head), ...lines);
     plot.append(readout);
@@ -225,9 +248,12 @@
     const withLayers = runs.findIndex((run) => Object.keys(run.columns).some((key) => LAYER.test(key)));
     const choose = (run) => {
       layersOf = Number(run);
-      const numbers = new Set(Object.keys(runs[layersOf].columns).map((key) => LAYER.exec(key)).filter(Boolean).map((m) => m[2]));
-      const keys = [...numbers].map((layer) => html("span", "", html("span", `swatch c${layer % COLOURS}`), `layer ${layer}`));
-      document.getElementById("layer-keys").replaceChildren(...keys, "solid: generation, dashed: recognition");
+      const found = layersIn(runs[layersOf]), numbers = new Set(found.map(({ layer }) => layer));
+      const lines = new Map(found.map(({ part, line }) => [part, line]));
+      const keys = [...numbers].map((layer) => html("span", "", html("span", `swatch c${layer % COLORS}`), `layer ${layer}`));
+      const parts = [...lines].map(([part, line]) => lines.size > 1 ? `${line}: ${part}` : part);
+      const none = "Nothing was recorded of its layers.";
+      document.getElementById("layer-keys").replaceChildren(...keys, parts.join(", ") || none);
       figures.filter((figure) => figure.dataset.layers !== undefined).forEach(draw);
     };
     chooser.value = Math.max(withLayers, 0);
@@ -235,7 +261,7 @@
     choose(chooser.value);
   }
 
-  // Dreams: one slider for all runs; each shows its latest pictures up to that epoch.
+  // Pictures: one slider for all runs; each shows its latest up to that epoch.
   const slider = document.getElementById("time");
   if (slider) {
     const epochs = [...new Set(runs.flatMap((run) => run.frames.map((frame) => frame.epoch)))].sort((a, b) => a - b);
@@ -244,8 +270,11 @@
       document.getElementById("epoch").textContent = epoch;
       runs.forEach(({ frames }, run) => {
         const frame = frames.filter((f) => f.epoch <= epoch).pop() || frames[0];
-        const card = document.querySelector(`#dreams [data-card="${run}"]`);
-        for (const kind of frame ? ["means", "samples"] : []) card.querySelector(`.${kind}`).src = frame[kind];
+        for (const image of document.querySelectorAll(`#pictures [data-card="${run}"] img`)) {
+          const kept = frame && own(frame.pictures, image.alt);
+          image.closest("figure").hidden = !kept;
+          if (kept) image.src = kept;
+        }
       });
     };
     slider.max = epochs.length - 1;

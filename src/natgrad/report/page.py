@@ -6,22 +6,20 @@ a content security policy admits the one script and the one style sheet by their
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 from natgrad.records.folder import json_line
-from natgrad.report import charts, differences, tables
+from natgrad.report import cards, charts, columns, differences, tables
 from natgrad.report.markup import Child, Markup, join, tag
-from natgrad.report.pictures import Frame, shape_of
+from natgrad.report.pictures import Pictures
 from natgrad.report.reading import FINISHED, Record
 
-Pictures = Sequence[tuple[Sequence[Frame], Mapping[str, str] | Markup]]
-"""For each run: the dreams through training, and reconstructions by caption or why there are none."""
 
-
-def page(records: Sequence[Record], pictures: Pictures) -> str:
-    """The whole page."""
+def page(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
+    """The whole page; `pictures` are those of each run."""
     style, script = (
         files("natgrad.report").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
     )
@@ -45,7 +43,7 @@ def page(records: Sequence[Record], pictures: Pictures) -> str:
     return "<!doctype html>\n" + tag("html", head, tag("body", body), lang="en") + "\n"
 
 
-def _sections(records: Sequence[Record], pictures: Pictures) -> Markup:
+def _sections(records: Sequence[Record], pictures: Sequence[Pictures]) -> Markup:
     measured = any(record.rows for record in records)
     none = tag("p", "Nothing has been evaluated yet.")
     return join(
@@ -53,8 +51,8 @@ def _sections(records: Sequence[Record], pictures: Pictures) -> Markup:
         _section(
             "Learning", _range(), tag("div", charts.learning(records), class_="charts") if measured else none
         ),
-        _section("Dreams", _dreams(records, pictures)),
-        _section("Reconstructions", _reconstructions(records, pictures)),
+        _section("Pictures", cards.through_training(records, pictures)),
+        (_section(title, content, of="panel-") for title, content in cards.panels(records, pictures).items()),
         _section("Steps", tag("div", charts.step(records), class_="charts")),
         _section("Layers", _layers(records)),
         _section("Settings", tables.settings(records)),
@@ -63,12 +61,12 @@ def _sections(records: Sequence[Record], pictures: Pictures) -> Markup:
     )
 
 
-def _section(title: str, *content: Child) -> Markup | None:
-    """A section, or nothing where it would be empty."""
+def _section(title: str, *content: Child, of: str = "") -> Markup | None:
+    """A section, or nothing where it would be empty; `of` sets its id apart from the page's own."""
     inside = join(*content)
     if not inside or inside == '<div class="charts"></div>':
         return None
-    return tag("section", tag("h2", title), inside, id=title.lower())
+    return tag("section", tag("h2", title), inside, id=of + re.sub(r"\W+", "-", title.lower()))
 
 
 def _legend(records: Sequence[Record]) -> Markup:
@@ -106,55 +104,16 @@ def _layers(records: Sequence[Record]) -> Markup | None:
     return join(tag("p", choice, keys, class_="controls"), tag("div", drawn, class_="charts"))
 
 
-def _dreams(records: Sequence[Record], pictures: Pictures) -> Markup | None:
-    if not any(frames for frames, _ in pictures):
-        return None
-    cards = (
-        _card(number, record, _pair(frames[-1]) if frames else tag("p", "No dreams were kept."))
-        for number, (record, (frames, _)) in enumerate(zip(records, pictures, strict=True))
-    )
-    slider = tag("input", type="range", id="time", min=0, max=0, value=0, aria_label="Epoch")
-    control = tag("p", tag("label", "Epoch ", tag("output", id="epoch"), " ", slider), class_="controls")
-    return join(control, tag("div", cards, class_="cards"))
-
-
-def _pair(frame: Frame) -> Markup:
-    return tag(
-        "div", (_picture(kind, getattr(frame, kind), kind) for kind in ("means", "samples")), class_="pair"
-    )
-
-
-def _picture(caption: str, uri: str, class_: str | None = None) -> Markup:
-    image = tag("img", src=uri, alt=caption, class_=class_)
-    return tag("figure", image, tag("figcaption", caption))
-
-
-def _reconstructions(records: Sequence[Record], pictures: Pictures) -> Markup:
-    def shown(number: int, found: Mapping[str, str] | Markup) -> Child:
-        if isinstance(found, Markup):
-            return found
-        side = "pair" if shape_of(records[number]) is None else None
-        return tag("div", (_picture(caption, uri) for caption, uri in found.items()), class_=side)
-
-    cards = (
-        _card(number, record, shown(number, found))
-        for number, (record, (_, found)) in enumerate(zip(records, pictures, strict=True))
-    )
-    told = "Test rows, and below or beside them the means of their posteriors sent back through generation."
-    return join(tag("p", told), tag("div", cards, class_="cards"))
-
-
-def _card(number: int, record: Record, *content: Child) -> Markup:
-    """A run's part of a section; rows that are no images are drawn as tables."""
-    kind = "card" if shape_of(record) else "card table"
-    return tag("div", tag("h3", tables.swatch(number), record.name), content, class_=kind, data_card=number)
-
-
 def _warnings(records: Sequence[Record]) -> Child:
-    sets = sorted({record.config.data.name for record in records})
+    """What a reader should know before figures are compared."""
+    configs = [record.config for record in records]
+    sets = {(config.data.name, getattr(config.data, "binarize", None)) for config in configs}
+    specs = {id(columns.spec_of(config.model.kind)) for config in configs}  # kinds of one spec are alike
     told = []
     if len(sets) > 1:
-        told.append("These runs are on different data: their losses and likelihoods are not comparable.")
+        told.append("These runs are on different data: their losses and figures are not comparable.")
+    if len(specs) > 1:
+        told.append("These runs are of different kinds of model: their losses may not be comparable.")
     if open_ := [record.name for record in records if record.state != FINISHED]:
         told.append(f"Not finished: {', '.join(open_)}.")
     return [tag("p", sentence, class_="warning") for sentence in told]
@@ -172,19 +131,20 @@ def _subtitle(records: Sequence[Record]) -> str:
     versions = [str(fact["versions.natgrad"]) for fact in facts if "versions.natgrad" in fact]
     parts = (
         every([record.config.data.name for record in records]),
+        every([record.config.model.kind for record in records]),
         every([record.config.method for record in records]),
         f"natgrad {every(versions)}" if versions else "",
     )
     return " · ".join(part for part in parts if part)
 
 
-def _data(records: Sequence[Record], pictures: Pictures) -> str:
+def _data(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
     """The numbers for the script; `<` is written so that no text can end the block."""
     runs: list[dict[str, Any]] = [
-        charts.data(record) | {"frames": [frame._asdict() for frame in frames]}
-        for record, (frames, _) in zip(records, pictures, strict=True)
+        charts.data(record) | {"frames": cards.data(shown)}
+        for record, shown in zip(records, pictures, strict=True)
     ]
-    return json_line({"runs": runs}).replace("<", "\\u003c")
+    return json_line({"runs": runs, "curves": charts.curves(records)}).replace("<", "\\u003c")
 
 
 def _policy(style: str, script: str) -> str:

@@ -1,79 +1,107 @@
-"""The pictures of a run for its page: dreams through training, and test rows beside their reconstructions."""
+"""The pictures of a run for its page: what was kept through training, and what its kind shows of the end."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from natgrad.core import Sheet
+from natgrad.data import Dataset
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import grid
-from natgrad.models.helmholtz.monitor import held_out
+from natgrad.models import registry
 from natgrad.records import gallery
+from natgrad.report.columns import spec_of
 from natgrad.report.png import data_uri
 from natgrad.report.reading import Record
 from natgrad.training.run import load
 
-PAIRS, COLUMNS = 20, 10
-TOPS = {"means": 255, "samples": 1}  # the byte that means one
-LEVELS = 16  # grey values of a picture: more cost bytes, and `CLEAR`, the gaps' value, is none of them
+LEVELS = 16  # gray values of a picture: more cost bytes, and `CLEAR`, the gaps' value, is none of them
 LARGEST = 4096  # values of a row beyond which it is not drawn
 
 
+class Picture(NamedTuple):
+    """A sheet as an address that holds the picture; `table` where its rows are not images."""
+
+    uri: str
+    table: bool = False
+    wide: bool = False
+
+
 class Frame(NamedTuple):
-    """The dreams at one evaluation, as addresses that hold the pictures."""
+    """The pictures at one evaluation by their captions."""
 
     epoch: float
-    means: str
-    samples: str
+    pictures: dict[str, Picture]
+
+
+class Drawn(NamedTuple):
+    """A section of the page: a sentence, and pictures by their captions."""
+
+    text: str
+    pictures: dict[str, Picture]
+
+
+class Pictures(NamedTuple):
+    """All pictures of a run: through training, the sections of its kind by title, and what is missing."""
+
+    frames: list[Frame]
+    panels: dict[str, Drawn]
+    missing: str = ""
+
+
+def pictures(record: Record) -> Pictures:
+    """A run's pictures; what cannot be shown is said instead."""
+    try:
+        return Pictures(frames(record), panels(record))
+    except InputError as error:
+        return Pictures(frames(record), {}, f"Nothing more can be shown: {error}.")
 
 
 def frames(record: Record) -> list[Frame]:
-    """The gallery of a run; steps of which the trace knows nothing are left out."""
+    """The gallery of a run; steps of which the trace knows nothing are left out, as are rows too large."""
     epochs = {row.get("step"): row["epoch"] for row in record.rows}
-    found = [(epochs.get(step), images) for step, images in gallery.pictures(record.folder)]
-    shape = shape_of(record)
-    return [
-        Frame(epoch, *(_sheet(images[kind][: gallery.PICTURES] / top, shape) for kind, top in TOPS.items()))
-        for epoch, images in found
-        if epoch is not None and 0 < images["means"].shape[1] <= LARGEST and len(images["means"])
-    ]
+    found = []
+    for step, sheets in gallery.pictures(record.folder):
+        epoch = epochs.get(step)
+        drawn = {name: _drawn(sheet) for name, sheet in sheets.items() if sheet.rows.shape[1] <= LARGEST}
+        if epoch is not None and drawn:
+            found.append(Frame(epoch, drawn))
+    return found
 
 
-def reconstructions(record: Record) -> dict[str, str]:
-    """Test rows and what the posterior makes of them, in pictures by their captions.
-
-    Images are shown in pairs, the row above its reconstruction; other rows as two tables side by side.
-    """
-    found = load(record.folder)
-    data = found.config.data
-    dataset = load_data(
-        data.name, binarize=data.binarize, split_seed=data.split_seed, image_shape=data.image_shape
-    )
-    rows = np.asarray(held_out(dataset, dataset.test, seed=data.split_seed, limit=PAIRS)).T
-    if data.binarize == "grey":
-        rows = rows / dataset.levels
-    if rows.shape[1] > LARGEST:
-        raise InputError(f"rows of {rows.shape[1]} values are too large to be drawn here")
-    means, shape = found.model.reconstruct(rows), shape_of(record)
-    if shape is None:
-        return {"test rows": _sheet(rows, None), "reconstructions": _sheet(means, None)}
-    columns = min(COLUMNS, len(rows))
-    starts = range(0, len(rows) - columns + 1, columns)
-    pairs = {i: np.concatenate([part[i : i + columns] for part in (rows, means)]) for i in starts}
-    return {f"test rows {i + 1} to {i + columns}": _sheet(pairs[i], shape, columns) for i in starts}
+def panels(record: Record) -> dict[str, Drawn]:
+    """What the kind of a run's model shows of it, by title; an InputError says why nothing can be shown."""
+    run, spec = load(record.folder), spec_of(record.config.model.kind)
+    if spec is None:
+        kind = record.config.model.kind
+        raise InputError(f"the kind of model {kind!r} is not known here; install the package that has it")
+    found = registry.resolve(spec.kind).panels(run, _dataset(record))
+    return {title: Drawn(panel.text, _all(panel.sheets)) for title, panel in found.items()}
 
 
-def shape_of(record: Record) -> tuple[int, int] | None:
-    """Height and width of a run's images, if its rows are images."""
-    noted, visible = record.notes.get("image_shape"), record.notes.get("visible")
-    if not isinstance(noted, list) or len(noted) != 2 or not all(isinstance(n, int) and n > 0 for n in noted):
-        return None
-    return (noted[0], noted[1]) if noted[0] * noted[1] == visible else None
+def _dataset(record: Record) -> Dataset:
+    """The data of a run, read as its settings say."""
+    data = record.config.data
+    options = ("binarize", "split_seed", "image_shape")
+    return load_data(data.name, **{name: getattr(data, name) for name in options if hasattr(data, name)})
 
 
-def _sheet(rows: np.ndarray, shape: tuple[int, int] | None, columns: int | None = None) -> str:
-    """Images side by side as one picture with clear gaps; rows that are no images as the table they are."""
-    coarse = np.round(np.minimum(rows, 1) * (LEVELS - 1)) / (LEVELS - 1)
-    if shape is not None and shape[0] * shape[1] == rows.shape[1]:
-        coarse = grid(coarse, shape, columns or round(np.sqrt(len(rows))))
-    return data_uri(np.round(coarse * 255).astype(np.uint8))  # the grid's gaps are 0.5, which is `CLEAR`
+def _all(sheets: Mapping[str, Sheet]) -> dict[str, Picture]:
+    for sheet in sheets.values():
+        if sheet.rows.shape[1] > LARGEST:
+            raise InputError(f"rows of {sheet.rows.shape[1]} values are too large to be drawn here")
+    return {caption: _drawn(sheet) for caption, sheet in sheets.items()}
+
+
+def _drawn(sheet: Sheet) -> Picture:
+    """Images side by side as one picture with clear gaps; rows that are not images as the table they are."""
+    rows, shape = np.asarray(sheet.rows), sheet.image_shape
+    coarse = np.round(np.clip(rows, 0, 1) * (LEVELS - 1)) / (LEVELS - 1)
+    table = shape is None or shape[0] * shape[1] != rows.shape[1]
+    if shape is not None and not table:
+        columns = sheet.columns or max(1, round(np.sqrt(len(rows))))
+        coarse = grid(coarse, shape, min(columns, len(rows)))
+    wide = not table and coarse.shape[1] > 2 * coarse.shape[0]
+    return Picture(data_uri(np.round(coarse * 255).astype(np.uint8)), table, wide)  # gaps, 0.5, are `CLEAR`

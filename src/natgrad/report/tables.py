@@ -1,27 +1,28 @@
 """The tables of a page: final figures, settings, environment, commands. All text goes through `markup`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.models.registry import DEFAULT
-from natgrad.report import differences
+from natgrad.report import columns, differences
 from natgrad.report.markup import Child, Markup, join, tag
 from natgrad.report.reading import Record
 
-COLOURS = 8
+COLORS = 8
 
 
 def figures(records: Sequence[Record]) -> Markup:
     """One row per run with its final figures; columns that no run has are left out."""
-    rows = [figures_of(record) for record in records]
-    named = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    parts = [_parts(record) for record in records]
+    rows = [_merged(each) for each in parts]
+    every = _merged(part for of_all in zip(*parts, strict=True) for part in of_all)
+    named = [name for name in every if any(row.get(name) is not None for row in rows)]
     head = tag("tr", tag("th", "run"), (tag("th", name, class_="number") for name in named))
     body = (
         tag(
             "tr",
             tag("th", swatch(number), record.name),
-            (tag("td", text(row[name]), class_="number") for name in named),
+            (tag("td", text(row.get(name)), class_="number") for name in named),
         )
         for number, (record, row) in enumerate(zip(records, rows, strict=True))
     )
@@ -29,47 +30,65 @@ def figures(records: Sequence[Record]) -> Markup:
 
 
 def figures_of(record: Record) -> dict[str, Any]:
-    """The final figures of a run by the words a reader uses."""
-    last, best, config = record.last, record.best, record.config
-    measured = {
-        "test LL": likelihood(last),
-        "test error": None if last.get("test_error") is None else f"{last['test_error']:.2%}",
-        "squared error": last.get("test_squared_error"),
-        "valid loss": _nats(last.get("valid_loss")),
-        "best valid": None if not best else f"{_nats(best['valid_loss'])} at {text(best['epoch'])}",
-        "train loss": _nats(last.get("train_loss")),
-        "KL": last.get("kl"),
-        "refused": sum(row.get("steps_refused") or 0 for row in record.rows) or None,
+    """The final figures of a run by the words a reader uses, its headline first."""
+    return _merged(_parts(record))
+
+
+def _parts(record: Record) -> list[dict[str, Any]]:
+    """The final figures of a run: those of its kind, those of all kinds, how it got there, what it is."""
+    last, config = record.last, record.config
+    counted = {
+        "refused": sum(row.get(columns.REFUSED) or 0 for row in record.rows) or None,
         "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
         "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
-    network = {"model": None if config.model.kind == DEFAULT else config.model.kind}
-    return measured | named | network | {"layers": list(config.model.layers), "seed": config.seed}
+    own, shared = (
+        {column.title: columns.shown(column, last) for column in part}
+        for part in columns.final(config.model.kind)
+    )
+    return [own, shared | _best(record), counted, named, _model(record), {"seed": config.seed}]
 
 
-def likelihood(row: Mapping[str, Any]) -> str | None:
-    """The test likelihood with its standard error over rows."""
-    if row.get("test_ll") is None:
-        return None
-    error = row.get("test_ll_se")
-    return f"{row['test_ll']:.2f}" + ("" if error is None else f" ± {error:.2f}")
+def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
 
 
-def _nats(value: float | None) -> str | None:
-    return None if value is None else f"{value:.3f}"
+def _best(record: Record) -> dict[str, Any]:
+    """The lowest validation loss and its epoch."""
+    best = record.best
+    value = best.get(columns.LOSS)
+    return {"best valid": None if value is None else f"{columns.number(value)} at {text(best['epoch'])}"}
+
+
+def _model(record: Record) -> dict[str, Any]:
+    """The kind of model and its sizes: whichever of its settings are lists."""
+    section = record.config.model.model_dump(mode="json")
+    return {"kind": section["kind"]} | {
+        name: value for name, value in section.items() if isinstance(value, list)
+    }
 
 
 def settings(records: Sequence[Record]) -> Markup:
     """What differs between the runs, or what is unusual in the one; the rest folded away."""
     full = [differences.settings(record.config) for record in records]
+    odd = [differences.unusual(record.config) for record in records]
     if len(records) == 1:
-        shown, none = list(differences.unusual(records[0].config)), "Every setting is the method's default."
+        shown, none = list(odd[0]), "Every setting is the method's default."
     else:
-        shown, none = differences.differing(full), "Every setting is the same in all runs."
-    rest = [name for name in full[0] if name not in shown]
+        shown, none = _apart(full, odd), "Every setting that all runs have is the same in all."
+    rest = [name for name in _merged(full) if name not in shown]
     told = compared(records, full, shown) if shown else tag("p", none)
     return join(told, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
+
+
+def _apart(full: Sequence[Mapping[str, Any]], odd: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings in which runs differ; one that only some of them have must be unusual there."""
+    return [
+        name
+        for name in differences.differing(full)
+        if all(name in each for each in full) or any(each.get(name) is not None for each in odd)
+    ]
 
 
 def environment(records: Sequence[Record]) -> Markup:
@@ -125,8 +144,8 @@ def compared(records: Sequence[Record], facts: Sequence[Mapping[str, Any]], name
 
 
 def swatch(number: int) -> Markup:
-    """The colour of a run."""
-    return tag("span", class_=f"swatch c{number % COLOURS}", aria_hidden="true")
+    """The color of a run."""
+    return tag("span", class_=f"swatch c{number % COLORS}", aria_hidden="true")
 
 
 def text(value: Any) -> str:

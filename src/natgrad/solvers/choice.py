@@ -1,17 +1,13 @@
 """Which solver for which layer."""
 
-from collections.abc import Callable
-
 from natgrad.metrics.blocks import Blocks, UnitBlocks
-from natgrad.solvers.contract import Solver
 from natgrad.solvers.direct import direct
-from natgrad.solvers.krylov import conjugate_gradient
 from natgrad.solvers.shared import shared
+from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.units import Choice, UnitSolver
 
-Choice = Callable[[Blocks], Solver]
 
-
-def always(solver: Solver) -> Choice:
+def always(solver: UnitSolver) -> Choice:
     """The same solver for every layer."""
     return lambda blocks: solver
 
@@ -24,7 +20,7 @@ def automatic(refresh: int, iterations: int) -> Choice:
     blocks (averages) can only be inverted.
     """
 
-    def choose(blocks: Blocks) -> Solver:
+    def choose(blocks: Blocks) -> UnitSolver:
         if not isinstance(blocks, UnitBlocks):
             return direct()
         return conjugate_gradient(iterations) if refresh == 1 else shared()

@@ -4,18 +4,18 @@ import jax
 
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks
-from natgrad.solvers.contract import Damping, Solver, one_by_one
+from natgrad.solvers.units import LayerSystem, UnitDamping, UnitSolver, one_by_one
 
 
-def diagonal() -> Solver:
+def diagonal() -> UnitSolver:
     """Divide by damping + diagonal."""
-    return Solver("diagonal", False, _prepare, one_by_one(_solve))
+    return UnitSolver("diagonal", False, False, _prepare, one_by_one(_solve))
 
 
-def _prepare(blocks: Blocks, damping: Damping) -> Layer:
+def _prepare(blocks: Blocks, damping: UnitDamping) -> Layer:
     found = blocks.diagonal()
     return Layer(1 / (damping[:, None] + found.weight), 1 / (damping + found.bias))
 
 
-def _solve(factor: Layer, gradient: Layer) -> Layer:
-    return jax.tree.map(lambda inverse, g: inverse * g, factor, gradient)
+def _solve(system: LayerSystem, gradient: Layer) -> Layer:
+    return jax.tree.map(lambda inverse, g: inverse * g, system.factor, gradient)

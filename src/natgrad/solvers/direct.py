@@ -1,7 +1,7 @@
 """The inverse of every block by Cholesky: exact, out x (in + 1)^2 numbers.
 
 LAPACK calls that XLA may run at the same time can wait for each other for ever on a machine with
-few cores: whoever prepares several layers makes each depend on the last (`updates.natural`).
+few cores: `natgrad.solvers.units` makes each depend on the one before.
 """
 
 import jax.numpy as jnp
@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, join, split
-from natgrad.solvers.contract import Damping, Solver, one_by_one
+from natgrad.solvers.units import LayerSystem, UnitDamping, UnitSolver, one_by_one
 
 
-def direct() -> Solver:
+def direct() -> UnitSolver:
     """Invert every block."""
-    return Solver("direct", True, _prepare, one_by_one(_solve))
+    return UnitSolver("direct", True, True, _prepare, one_by_one(_solve))
 
 
 def inverse(matrices: Float[Array, "batch side side"]) -> Float[Array, "batch side side"]:
@@ -26,10 +26,10 @@ def inverse(matrices: Float[Array, "batch side side"]) -> Float[Array, "batch si
     return jnp.einsum("jki,jkl->jil", half, half)
 
 
-def _prepare(blocks: Blocks, damping: Damping) -> Float[Array, "out side side"]:
+def _prepare(blocks: Blocks, damping: UnitDamping) -> Float[Array, "out side side"]:
     identity = jnp.eye(blocks.size, dtype=damping.dtype)
     return inverse(blocks.dense() + damping[:, None, None] * identity)
 
 
-def _solve(factor: Float[Array, "out side side"], gradient: Layer) -> Layer:
-    return split(jnp.einsum("jik,jk->ji", factor, join(gradient)))
+def _solve(system: LayerSystem, gradient: Layer) -> Layer:
+    return split(jnp.einsum("jik,jk->ji", system.factor, join(gradient)))

@@ -16,22 +16,20 @@ from jaxtyping import Array, Float
 
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
-from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
 from natgrad.solvers.direct import inverse
+from natgrad.solvers.units import LayerSystem, UnitDamping, UnitSolver, needs_rows, one_by_one
 
 
 class DualFactor(NamedTuple):
-    """The rows, the square roots of their curvature, and the inverses in sample space."""
+    """The square roots of the rows' curvature, and the inverses in sample space."""
 
-    blocks: UnitBlocks
     root: Float[Array, "out row"]
     inner: Float[Array, "out row row"]
-    damping: Damping
 
 
-def dual() -> Solver:
+def dual() -> UnitSolver:
     """Invert in sample space."""
-    return Solver("dual", True, _prepare, one_by_one(_solve))
+    return UnitSolver("dual", True, True, _prepare, one_by_one(_solve))
 
 
 def gram(blocks: UnitBlocks) -> Float[Array, "row row"]:
@@ -40,21 +38,17 @@ def gram(blocks: UnitBlocks) -> Float[Array, "row row"]:
     return turned @ blocks.inputs + 1
 
 
-def _prepare(blocks: Blocks, damping: Damping) -> DualFactor:
+def _prepare(blocks: Blocks, damping: UnitDamping) -> DualFactor:
     rows = needs_rows(blocks, "dual")
     root = jnp.sqrt(rows.curvature)
     identity = jnp.eye(root.shape[1], dtype=root.dtype)
     matrices = root[:, :, None] * gram(rows) * root[:, None, :] + damping[:, None, None] * identity
-    return DualFactor(rows, root, inverse(matrices), damping)
+    return DualFactor(root, inverse(matrices))
 
 
-def _solve(factor: DualFactor, gradient: Layer) -> Layer:
-    seen = factor.root * factor.blocks.responses(gradient)
-    return lift(factor, gradient, jnp.einsum("jik,jk->ji", factor.inner, seen))
-
-
-def lift(factor: DualFactor, gradient: Layer, inner: Array) -> Layer:
-    """From the solution in sample space back to parameters: (g - U sqrt(Q) inner) / a."""
-    back = factor.blocks.gather(factor.root * inner)
-    weight = (gradient.weight - back.weight) / factor.damping[:, None]
-    return Layer(weight, (gradient.bias - back.bias) / factor.damping)
+def _solve(system: LayerSystem, gradient: Layer) -> Layer:
+    """(g - U sqrt(Q) s) / a, with s the solution in sample space."""
+    rows, factor, damping = needs_rows(system.blocks, "dual"), system.factor, system.damping
+    seen = factor.root * rows.responses(gradient)
+    back = rows.gather(factor.root * jnp.einsum("jik,jk->ji", factor.inner, seen))
+    return Layer((gradient.weight - back.weight) / damping[:, None], (gradient.bias - back.bias) / damping)

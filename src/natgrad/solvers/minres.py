@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natgrad import tree
-from natgrad.core import Model
+from natgrad.core import Model, Solver
 from natgrad.errors import InputError
-from natgrad.solvers.whole import CONVERGED, FAILED, LIMIT, SINGULAR, Solution, Solve, System
+from natgrad.solvers.results import CONVERGED, FAILED, LIMIT, SINGULAR
+from natgrad.solvers.whole import Found, System, iterative
 
 Scalar = Float[Array, ""]
 
@@ -66,7 +67,7 @@ class Carry(NamedTuple):
     result: Int[Array, ""]
 
 
-def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float | None = None) -> Solve:
+def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float | None = None) -> Solver:
     """Minimum-length solutions of singular, indefinite or ill-conditioned symmetric systems.
 
     Args:
@@ -77,7 +78,7 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
     if iterations < 1:
         raise InputError(f"MINRES-QLP needs at least one iteration, got {iterations}")
 
-    def solve(system: System, gradient: Model, guess: Model | None) -> Solution:
+    def iterate(system: System, gradient: Model, guess: Model | None) -> Found:
         right = gradient if guess is None else tree.subtract(gradient, system.mv(guess))
         length = tree.norm(right)
         limit = jnp.finfo(length.dtype).eps ** (2 / 3) if singular is None else singular
@@ -90,9 +91,9 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
         value = found.value if guess is None else tree.add(guess, found.value)
         finite = jnp.isfinite(tree.vdot(value, value))
         residual = tree.subtract(gradient, system.mv(value))
-        return Solution(value, residual, found.iteration, jnp.where(finite, found.result, FAILED))
+        return Found(value, residual, found.iteration, jnp.where(finite, found.result, FAILED))
 
-    return solve
+    return iterative(iterate)
 
 
 def _start(right: Model, length: Scalar) -> Carry:

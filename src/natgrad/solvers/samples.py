@@ -18,57 +18,59 @@ from jaxtyping import Array, Float
 
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks
-from natgrad.solvers.contract import Damping
 from natgrad.solvers.dual import gram
+from natgrad.solvers.units import LayerSolution, LayerSystem, needs_rows
 
 TILE = 50  # units: a divisor of many layers, and enough for an efficient product
-Rows = Float[Array, "tile unit row"]
+SampleVectors = Float[Array, "tile unit row"]
 Units = Float[Array, "tile unit"]
-
-
-class System(NamedTuple):
-    """What is to be solved for one layer: nothing is prepared, all is done in passing."""
-
-    blocks: UnitBlocks
-    damping: Damping
 
 
 class Tiles(NamedTuple):
     """The systems of all units; units that fill up a tile have no curvature, and a damping of one."""
 
     gram: Float[Array, "tile row row"]
-    root: Rows
+    root: SampleVectors
     damping: Units
 
 
 class Iterate(NamedTuple):
     """Where the iteration is; `power` is the residual's squared length, unit by unit."""
 
-    solution: Rows
-    residual: Rows
-    direction: Rows
+    solution: SampleVectors
+    residual: SampleVectors
+    direction: SampleVectors
     power: Units
 
 
-def solve_in_samples(systems: Sequence[System], gradients: Sequence[Layer], iterations: int) -> list[Layer]:
-    """The solutions of all layers, which must have the same number of rows."""
+def solve_in_samples(
+    systems: Sequence[LayerSystem], gradients: Sequence[Layer], iterations: int
+) -> list[LayerSolution]:
+    """The solutions of all layers, which must have the same number of rows.
+
+    Their curvature comes for nothing: R^T x = s + r / a, with r what the iteration leaves in sample space.
+    """
     places = _places([gradient.bias.size for gradient in gradients])
-    tiles = _cut(systems)
+    blocks = [needs_rows(system.blocks, "cg") for system in systems]
+    tiles = _cut(systems, blocks)
     bias = _tiled([gradient.bias for gradient in gradients], 0)
-    seen = _tiled([g.weight @ system.blocks.inputs for system, g in zip(systems, gradients, strict=True)], 0)
-    found = tiles.root * _iterated(tiles, tiles.root * (seen + bias[..., None]), iterations)  # sqrt(Q) s
+    seen = _tiled([g.weight @ rows.inputs for rows, g in zip(blocks, gradients, strict=True)], 0)
+    end = _iterated(tiles, tiles.root * (seen + bias[..., None]), iterations)
+    found = tiles.root * end.solution  # sqrt(Q) s
     rows, bias = found.reshape(-1, found.shape[2]), (bias - found.sum(axis=2)) / tiles.damping
+    lengths = _squared(end.solution + end.residual / tiles.damping[..., None]).reshape(-1)
 
-    def lifted(system: System, gradient: Layer, place: slice) -> Layer:
-        back = gradient.weight - rows[place] @ system.blocks.inputs.T  # g - R s
-        return Layer(back * (1 / system.damping)[:, None], bias.reshape(-1)[place])
+    def lifted(system: LayerSystem, block: UnitBlocks, gradient: Layer, place: slice) -> LayerSolution:
+        back = gradient.weight - rows[place] @ block.inputs.T  # g - R s
+        value = Layer(back * (1 / system.damping)[:, None], bias.reshape(-1)[place])
+        return LayerSolution(value, iterations, lengths[place].sum())
 
-    return [lifted(*one) for one in zip(systems, gradients, places, strict=True)]
+    return [lifted(*one) for one in zip(systems, blocks, gradients, places, strict=True)]
 
 
-def _cut(systems: Sequence[System]) -> Tiles:
-    grams = ([gram(blocks)] * _tiles(damping.size) for blocks, damping in systems)
-    root = jnp.sqrt(_tiled([system.blocks.curvature for system in systems], 0))
+def _cut(systems: Sequence[LayerSystem], blocks: Sequence[UnitBlocks]) -> Tiles:
+    grams = ([gram(rows)] * _tiles(rows.units) for rows in blocks)
+    root = jnp.sqrt(_tiled([rows.curvature for rows in blocks], 0))
     damping = _tiled([system.damping for system in systems], 1)
     return Tiles(jnp.stack([*itertools.chain(*grams)]), root, damping)
 
@@ -92,7 +94,7 @@ def _tiled(layers: Sequence[Array], filling: float) -> Array:
     return jnp.concatenate(pieces).reshape(-1, TILE, *layers[0].shape[1:])
 
 
-def _iterated(tiles: Tiles, right: Rows, iterations: int) -> Rows:
+def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> Iterate:
     """Conjugate gradients from zero."""
     damping = tiles.damping[..., None]
     at = Iterate(jnp.zeros_like(right), right, right, _squared(right))
@@ -103,10 +105,10 @@ def _iterated(tiles: Tiles, right: Rows, iterations: int) -> Rows:
         power = _squared(residual)
         turned = residual + quotient(power, at.power)[..., None] * at.direction
         at = Iterate(at.solution + step * at.direction, residual, turned, power)
-    return at.solution
+    return at
 
 
-def _squared(rows: Rows) -> Units:
+def _squared(rows: SampleVectors) -> Units:
     return (rows * rows).sum(axis=2)
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks
-from natgrad.solvers.contract import Damping, Solver, needs_rows, one_by_one
+from natgrad.solvers.units import LayerSystem, UnitDamping, UnitSolver, needs_rows, one_by_one
 
 RANK = 16
 NOTHING = 1e-6  # eigenvalues below this share of the largest are rounding errors
@@ -30,13 +30,13 @@ class SharedFactor(NamedTuple):
     basis: Float[Array, "in rank"]
     bias: Float[Array, " rank"]
     taken: Float[Array, "out rank"]
-    inverse: Damping
+    inverse: UnitDamping
 
 
-def shared(rank: int = RANK) -> Solver:
+def shared(rank: int = RANK) -> UnitSolver:
     """Keep at most `rank` directions that all units of a layer share."""
 
-    def prepare(blocks: Blocks, damping: Damping) -> SharedFactor:
+    def prepare(blocks: Blocks, damping: UnitDamping) -> SharedFactor:
         found = needs_rows(blocks, "shared")
         rows = jnp.concatenate([found.inputs, jnp.ones_like(found.inputs[:1])])
         basis = _leading(rows * jnp.sqrt(found.curvature.mean(axis=0)), rank)
@@ -47,7 +47,7 @@ def shared(rank: int = RANK) -> Solver:
         taken = 1 - outside[:, None] / (length + damping[:, None])
         return SharedFactor(basis[:-1], basis[-1], taken, 1 / outside)
 
-    return Solver("shared", True, prepare, one_by_one(_solve))
+    return UnitSolver("shared", True, False, prepare, one_by_one(_solve))
 
 
 def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side rank"]:
@@ -61,9 +61,9 @@ def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side ra
     return rows @ (vectors * scale)[:, -rank:]
 
 
-def _solve(factor: SharedFactor, gradient: Layer) -> Layer:
+def _solve(system: LayerSystem, gradient: Layer) -> Layer:
     """(g - sum_k (1 - (a + b) / (a + l_k)) (v_k . g) v_k) / (a + b), unit by unit."""
-    basis, last, taken, inverse = factor
+    basis, last, taken, inverse = system.factor
     away = taken * (gradient.weight @ basis + gradient.bias[:, None] * last)
     weight = (gradient.weight - away @ basis.T) * inverse[:, None]
     return Layer(weight, (gradient.bias - away @ last) * inverse)

@@ -18,10 +18,11 @@ from jaxtyping import Array, Float
 from natgrad import tree
 from natgrad.core import Model
 from natgrad.errors import InputError
-from natgrad.solvers.whole import CONVERGED, FAILED, Solution, System
+from natgrad.solvers.results import CONVERGED, FAILED
+from natgrad.solvers.whole import Found, System
 
 FLOOR = 1e-4  # eigenvalues of the projected metric, relative to the largest, are raised to this [vinyals2012]
-Descend = Callable[[System, Model, Model | None, Callable[[Model], Array]], Solution]
+Descend = Callable[[System, Model, Model | None, Callable[[Model], Array]], Found]
 
 
 class Basis(NamedTuple):
@@ -42,7 +43,7 @@ def subspace_descent(size: int = 20, *, iterations: int = 30) -> Descend:
 
     def descend(
         system: System, gradient: Model, last: Model | None, value: Callable[[Model], Array]
-    ) -> Solution:
+    ) -> Found:
         basis = krylov_basis(system, gradient, last, size)
         root = _whitening(basis)
         combine = lambda stack, at: jax.tree.map(lambda leaf: jnp.tensordot(root @ at, leaf, 1), stack)  # noqa: E731
@@ -53,7 +54,7 @@ def subspace_descent(size: int = 20, *, iterations: int = 30) -> Descend:
         at = jnp.where(better, found.x, start)
         residual = tree.subtract(gradient, combine(basis.products, at))
         result = jnp.where(jnp.isfinite(found.fun), CONVERGED, FAILED)
-        return Solution(combine(basis.vectors, at), residual, jnp.asarray(found.nit, jnp.int32), result)
+        return Found(combine(basis.vectors, at), residual, jnp.asarray(found.nit, jnp.int32), result)
 
     return descend
 

@@ -19,9 +19,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from natgrad import tree
-from natgrad.core import Model
+from natgrad.core import Model, Solver
 from natgrad.errors import InputError
-from natgrad.solvers.whole import CONVERGED, FAILED, INDEFINITE, LIMIT, Solution, Solve, System
+from natgrad.solvers.results import CONVERGED, FAILED, INDEFINITE, LIMIT
+from natgrad.solvers.whole import Found, System, iterative
 
 
 class Progress(NamedTuple):
@@ -67,28 +68,37 @@ class Carry(NamedTuple):
     iterates: Any
 
 
-def conjugate_gradient(iterations: int = 20, *, stop: Stop | None = None, keep: float | None = None) -> Solve:
+def conjugate_gradient(
+    iterations: int = 20,
+    *,
+    stop: Stop | None = None,
+    keep: float | None = None,
+    precondition: float | None = None,
+) -> Solver:
     """Preconditioned conjugate gradients from a guess (zero by default), one product per iteration.
 
     Args:
         iterations: the most that are made.
         stop: the stopping rule; `small_residual()` by default.
         keep: also keep the iterates at ceil(keep^j), j = 0, 1, ..., for back-tracking (Martens: 1.3).
+        precondition: divide by (diagonal + damping)^precondition (Martens: 0.75); the metric must have one.
     """
     if iterations < 1:
         raise InputError(f"conjugate gradients need at least one iteration, got {iterations}")
     rule = small_residual() if stop is None else stop
     slots = None if keep is None else _slots(iterations, keep)
 
-    def solve(system: System, gradient: Model, guess: Model | None) -> Solution:
+    def iterate(system: System, gradient: Model, guess: Model | None) -> Found:
         right = tree.norm(gradient)
-        start = _start(system, gradient, guess, iterations, slots)
+        correct = _corrector(system, precondition)
+        start = _start(system, gradient, guess, correct, _Room(iterations, slots))
 
         def more(carry: Carry) -> Bool[Array, ""]:
             return (carry.result == LIMIT) & (carry.iteration < iterations)
 
         def body(carry: Carry) -> Carry:
-            return _advance(system, carry, lambda progress: rule(progress._replace(right=right)), slots)
+            stopped = lambda progress: rule(progress._replace(right=right))  # noqa: E731
+            return _advance(system, carry, correct, stopped, slots)
 
         found = jax.lax.while_loop(more, body, start)
         finite = jnp.isfinite(tree.vdot(found.value, found.value))
@@ -96,17 +106,39 @@ def conjugate_gradient(iterations: int = 20, *, stop: Stop | None = None, keep: 
             0 if slots is None else jnp.where(found.iteration > 0, jnp.asarray(slots)[found.iteration] + 1, 0)
         )
         result = jnp.where(finite, found.result, FAILED)
-        return Solution(found.value, found.residual, found.iteration, result, found.iterates, kept)
+        return Found(found.value, found.residual, found.iteration, result, found.iterates, kept)
 
-    return solve
+    return iterative(iterate)
 
 
-def _start(
-    system: System, gradient: Model, guess: Model | None, iterations: int, slots: list[int] | None
-) -> Carry:
+Corrector = Callable[[Model], Model] | None
+
+
+def _corrector(system: System, exponent: float | None) -> Corrector:
+    """Division by (diagonal + damping)^exponent [martens2010], or nothing."""
+    if exponent is None:
+        return None
+    if system.product.diagonal is None:
+        raise InputError(
+            "a preconditioner needs a metric with a diagonal, and this one has none; leave it out"
+        )
+    found = system.product.diagonal()
+    inverse = jax.tree.map(lambda leaf: (leaf + system.damping) ** -exponent, found)
+    return lambda v: jax.tree.map(jnp.multiply, inverse, v)
+
+
+class _Room(NamedTuple):
+    """The most iterations, and where iterates are kept."""
+
+    iterations: int
+    slots: list[int] | None
+
+
+def _start(system: System, gradient: Model, guess: Model | None, correct: Corrector, room: _Room) -> Carry:
+    iterations, slots = room
     residual = gradient if guess is None else tree.subtract(gradient, system.mv(guess))
     value = tree.zeros(gradient) if guess is None else guess
-    direction = residual if system.precondition is None else system.precondition(residual)
+    direction = residual if correct is None else correct(residual)
     power = tree.vdot(residual, direction)
     first = -0.5 * (tree.vdot(value, gradient) + tree.vdot(value, residual))
     values = jnp.zeros((iterations + 1,), power.dtype).at[0].set(first)
@@ -117,7 +149,7 @@ def _start(
     return Carry(jnp.zeros((), jnp.int32), value, residual, direction, power, values, done, iterates)
 
 
-def _advance(system: System, carry: Carry, stop: Stop, slots: list[int] | None) -> Carry:
+def _advance(system: System, carry: Carry, correct: Corrector, stop: Stop, slots: list[int] | None) -> Carry:
     """One iteration; along a direction without positive curvature nothing moves."""
     product = system.mv(carry.direction)
     energy = tree.vdot(carry.direction, product)
@@ -125,13 +157,13 @@ def _advance(system: System, carry: Carry, stop: Stop, slots: list[int] | None) 
     length = jnp.where(bends, carry.power / jnp.where(bends, energy, 1), 0)
     value = tree.axpy(length, carry.direction, carry.value)
     residual = tree.axpy(-length, product, carry.residual)
-    corrected = residual if system.precondition is None else system.precondition(residual)
+    corrected = residual if correct is None else correct(residual)
     power = tree.vdot(residual, corrected)
     direction = tree.axpy(power / carry.power, carry.direction, corrected)
     iteration = carry.iteration + bends.astype(jnp.int32)
     fallen = carry.values[carry.iteration] - 0.5 * length * carry.power
     values = carry.values.at[iteration].set(fallen)
-    size = power if system.precondition is None else tree.vdot(residual, residual)
+    size = power if correct is None else tree.vdot(residual, residual)
     done = stop(Progress(iteration, values, jnp.sqrt(size), jnp.zeros_like(size))) | (power == 0)
     result = jnp.where(bends, jnp.where(done, CONVERGED, LIMIT), INDEFINITE)
     iterates = carry.iterates

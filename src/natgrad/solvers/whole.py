@@ -1,7 +1,7 @@
 """Solve (damping I + F) x = g for all parameters at once; dense and in sample space, for small problems.
 
-A solver is one function `(system, gradient, guess) -> Solution` on trees of any structure. What can
-go wrong inside jit is a result code. Iterative solvers are in `truncated`, `minres` and `subspace`.
+Solvers take operators on trees of any structure. What can go wrong inside jit is a result code. Iterative
+solvers, in `truncated` and `minres`, are functions of a `System`; `iterative` makes solvers of them.
 """
 
 from collections.abc import Callable
@@ -13,38 +13,33 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from natgrad import tree
-from natgrad.core import Model
+from natgrad.core import Model, Operator, Product, Solution, Solver
 from natgrad.errors import InputError
-from natgrad.metrics.curvature import Operator, dense
+from natgrad.metrics.probing import dense
+from natgrad.solvers.results import CONVERGED, FAILED
+from natgrad.solvers.units import known_after
 
-CONVERGED, LIMIT, INDEFINITE, SINGULAR, FAILED = range(5)
-SOLVED = {
-    CONVERGED: "the stopping rule was met",
-    LIMIT: "the limit of iterations came before the stopping rule",
-    INDEFINITE: "a direction of negative curvature was met and the iterate before it returned; "
-    "raise the damping or use a metric that is positive semi-definite",
-    SINGULAR: "the system is singular, and its least-squares solution of minimum length was returned",
-    FAILED: "the solution is not finite; raise the damping",
-}
+
+class Damped(NamedTuple):
+    """An operator and its damping: all that an iterative solver keeps of a metric."""
+
+    operator: Any
+    damping: Float[Array, ""]
 
 
 class System(NamedTuple):
-    """The left-hand side: an operator, its damping, and a preconditioner (an approximate inverse) if any."""
+    """The left-hand side for one solve: products with the operator, its damping."""
 
-    operator: Operator
+    product: Product
     damping: Float[Array, ""]
-    precondition: Callable[[Model], Model] | None = None
 
     def mv(self, vector: Model) -> Model:
         """(damping I + F) v."""
-        return tree.axpy(self.damping, vector, self.operator.mv(vector))
+        return tree.axpy(self.damping, vector, self.product.mv(vector))
 
 
-class Solution(NamedTuple):
-    """The solution, what it leaves of the right-hand side, and how it came about.
-
-    `iterates`, where kept, are [slot, ...] per leaf, of which the first `kept` are filled.
-    """
+class Found(NamedTuple):
+    """What an iteration found, and what it leaves of the right-hand side; the rest as in `Solution`."""
 
     value: Model
     residual: Model
@@ -54,84 +49,134 @@ class Solution(NamedTuple):
     kept: Int[Array, ""] | int = 0
 
 
-Solve = Callable[[System, Model, Model | None], Solution]
+Iteration = Callable[[System, Model, Model | None], Found]
 
 
-def dense_solve() -> Solve:
+def iterative(iterate: Iteration) -> Solver:
+    """A solver that prepares nothing and iterates for every gradient."""
+
+    def solve(factor: Damped, gradient: Model, guess: Model | None) -> Solution:
+        system = System(factor.operator.bind(), factor.damping)
+        return solution_of(iterate(system, gradient, guess), gradient, factor.damping)
+
+    return Solver(lambda operator, damping, after: (Damped(operator, damping), after), solve)
+
+
+def solution_of(found: Found, gradient: Model, damping: Array) -> Solution:
+    """With its curvature: x^T F x = x^T (g - residual) - damping x^T x needs no further product."""
+    x = found.value
+    curvature = tree.vdot(gradient, x) - tree.vdot(x, found.residual) - damping * tree.vdot(x, x)
+    left = tree.norm(found.residual) / jnp.maximum(tree.norm(gradient), 1e-30)
+    counts = (found.iterations.astype(jnp.int32), found.result.astype(jnp.int32))
+    return Solution(x, curvature, *counts, left, found.iterates, found.kept)
+
+
+class DenseFactor(NamedTuple):
+    """The matrix of an operator, and its damped sum's factors."""
+
+    operator: Any
+    damping: Float[Array, ""]
+    matrix: Float[Array, "parameter parameter"]
+    lower_upper: Any
+
+
+def dense_solve() -> Solver:
     """Make the matrix and eliminate: exact, also for indefinite operators; parameters^2 numbers."""
 
-    def solve(system: System, gradient: Model, guess: Model | None) -> Solution:
+    def prepare(operator: Operator, damping: Array, after: Any) -> tuple[DenseFactor, Any]:
+        matrix = _matrix(operator)
+        damped = matrix + (damping + after) * jnp.eye(len(matrix), dtype=matrix.dtype)
+        factors = jax.scipy.linalg.lu_factor(damped)
+        return DenseFactor(operator, damping, matrix, factors), known_after(factors)
+
+    def solve(factor: DenseFactor, gradient: Model, guess: Model | None) -> Solution:
         del guess
         right, unravel = ravel_pytree(gradient)
-        operator = system.operator
-        if operator.rows is not None and operator.samples is not None and operator.samples < right.size:
-            rows = operator.rows()
-            matrix = rows.T @ rows
-        else:
-            matrix = dense(operator, gradient)
-        left = matrix + system.damping * jnp.eye(right.size, dtype=right.dtype)
-        found = jnp.linalg.solve(left, right)
-        return exact(unravel(found), unravel(right - left @ found))
+        found = jax.scipy.linalg.lu_solve(factor.lower_upper, right)
+        left = right - factor.matrix @ found - factor.damping * found
+        return solution_of(_exact(unravel(found), unravel(left)), gradient, factor.damping)
 
-    return solve
+    return Solver(prepare, solve)
 
 
-def dual_solve() -> Solve:
+class GramFactor(NamedTuple):
+    """The factors of damping I + R R^T."""
+
+    operator: Any
+    damping: Float[Array, ""]
+    lower_upper: Any
+
+
+def dual_solve() -> Solver:
     """Solve in sample space: with F = R^T R, x = (g - R^T (damping I + R R^T)^{-1} R g) / damping.
 
     The difference cancels where the damping is small; one refinement brings the lost digits back.
     """
 
-    def solve(system: System, gradient: Model, guess: Model | None) -> Solution:
-        del guess
-        if system.operator.rows is None:
+    def prepare(operator: Operator, damping: Array, after: Any) -> tuple[GramFactor, Any]:
+        product = operator.bind()
+        if product.gram is None:
             raise InputError(
                 "the dual solver needs a metric with a factor, and this one has none; use dense or truncated"
             )
-        rows, damping = system.operator.rows(), system.damping
-        right, unravel = ravel_pytree(gradient)
-        inner = rows @ rows.T + damping * jnp.eye(rows.shape[0], dtype=right.dtype)
-        factor = jax.scipy.linalg.lu_factor(inner)
+        gram = product.gram()
+        factors = jax.scipy.linalg.lu_factor(gram + (damping + after) * jnp.eye(len(gram), dtype=gram.dtype))
+        return GramFactor(operator, damping, factors), known_after(factors)
 
-        def once(b: Array) -> Array:
-            return (b - rows.T @ jax.scipy.linalg.lu_solve(factor, rows @ b)) / damping
+    def solve(factor: GramFactor, gradient: Model, guess: Model | None) -> Solution:
+        del guess
+        product, damping = factor.operator.bind(), factor.damping
 
-        def left_over(x: Array) -> Array:
-            return right - rows.T @ (rows @ x) - damping * x
+        def once(b: Model) -> Model:
+            inner = jax.scipy.linalg.lu_solve(factor.lower_upper, product.push(b))
+            return tree.scale(1 / damping, tree.subtract(b, product.pull(inner)))
 
-        found = once(right)
-        found = found + once(left_over(found))
-        return exact(unravel(found), unravel(left_over(found)))
+        def left_over(x: Model) -> Model:
+            return tree.subtract(gradient, tree.axpy(damping, x, product.pull(product.push(x))))
 
-    return solve
+        found = once(gradient)
+        found = tree.add(found, once(left_over(found)))
+        return solution_of(_exact(found, left_over(found)), gradient, damping)
+
+    return Solver(prepare, solve)
 
 
-def automatic(iterative: Solve, *, side: int = 512, memory_mb: float = 64.0) -> Solve:
-    """Exact in the smaller of parameter space and sample space where it is small, otherwise iterative.
+def automatic(otherwise: Solver, *, side: int = 512, memory_mb: float = 64.0) -> Solver:
+    """Exact in the smaller of parameter space and sample space where it is small, otherwise as given.
 
     Args:
-        iterative: for everything that is too large.
+        otherwise: for everything that is too large.
         side: the largest matrix that is factored.
         memory_mb: the largest factor R that is made.
     """
 
-    def solve(system: System, gradient: Model, guess: Model | None) -> Solution:
-        return choose(system.operator, gradient)(system, gradient, guess)
-
-    def choose(operator: Operator, like: Model) -> Solve:
-        leaves = jax.tree.leaves(like)
+    def choose(operator: Operator) -> Solver:
+        product, leaves = operator.bind(), jax.tree.leaves(operator.like)
         parameters, bytes_each = sum(leaf.size for leaf in leaves), leaves[0].dtype.itemsize
-        samples = operator.samples if operator.rows is not None else None
-        if samples is None:
-            return dense_solve() if parameters <= side // 8 else iterative
+        if product.gram is None:
+            return dense_solve() if parameters <= side // 8 else otherwise
+        samples = product.samples
         if min(samples, parameters) > side or samples * parameters * bytes_each > memory_mb * 2**20:
-            return iterative
+            return otherwise
         return dual_solve() if samples < parameters else dense_solve()
 
-    return solve
+    def solve(factor: Any, gradient: Model, guess: Model | None) -> Solution:
+        return choose(factor.operator).solve(factor, gradient, guess)
+
+    return Solver(lambda operator, damping, after: choose(operator).prepare(operator, damping, after), solve)
 
 
-def exact(value: Model, residual: Model) -> Solution:
-    """The solution of a method without iterations."""
+def _matrix(operator: Any) -> Float[Array, "parameter parameter"]:
+    """The matrix of an operator, from its factor's rows where they are fewer than the parameters."""
+    product = operator.bind()
+    size = sum(leaf.size for leaf in jax.tree.leaves(operator.like))
+    if product.gram is not None and product.samples < size:
+        rows = operator.factor_rows()
+        return rows.T @ rows
+    return dense(operator)
+
+
+def _exact(value: Model, residual: Model) -> Found:
+    """What a method without iterations found."""
     result = jnp.where(jnp.isfinite(tree.vdot(value, value)), CONVERGED, FAILED)
-    return Solution(value, residual, jnp.zeros((), jnp.int32), result)
+    return Found(value, residual, jnp.zeros((), jnp.int32), result)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Info, State
-from natgrad.updates.diagnose import diagnose, named
+from natgrad.updates.describe import named
 
 
 class Totals(NamedTuple):
@@ -63,9 +63,10 @@ def complaint(chunk: Course, lowest: float) -> str:
     return f"its loss rose to {max(chunk.mean, chunk.last):.6g}, from {lowest:.6g} at best"
 
 
-def shapes(algorithm: Algorithm, key: PRNGKeyArray, state: State, batch: Any) -> Totals:
-    """The shapes of the totals of a method."""
-    return jax.eval_shape(lambda k, s, b: _totals(algorithm.step(k, s, b)[1]), key, state, batch)
+def totals_of(algorithm: Algorithm, info: Info) -> Totals:
+    """Totals as shaped as those of a method's steps."""
+    zero = jnp.zeros((), jnp.int32)
+    return Totals(info.value, info.value, zero, zero, info.diagnostics, algorithm.describe(info))
 
 
 def chunk(algorithm: Algorithm, size: int, draw: Callable[..., Batch]) -> Callable[..., tuple[State, Totals]]:
@@ -85,17 +86,12 @@ def chunk(algorithm: Algorithm, size: int, draw: Callable[..., Batch]) -> Callab
             key_draw, key_step = jax.random.split(jax.random.fold_in(key, state.steps))
             state, info = algorithm.step(key_step, state, draw(key_draw, rows, order, position))
             ends = position + 1 == order.shape[0] // size  # an evaluation can only follow the last batch
-            latest = jax.lax.cond(ends, lambda: diagnose(info), lambda: totals.latest)
+            latest = jax.lax.cond(ends, lambda: algorithm.describe(info), lambda: totals.latest)
             return state, _add(totals, info, latest)
 
         return jax.lax.fori_loop(start, stop, body, (state, totals))
 
     return advance
-
-
-def _totals(info: Info) -> Totals:
-    zero = jnp.zeros((), jnp.int32)
-    return Totals(info.value, info.value, zero, zero, info.diagnostics, diagnose(info))
 
 
 def _add(totals: Totals, info: Info, latest: dict[str, Array]) -> Totals:

@@ -10,26 +10,71 @@ are longer than a compilation. Results are the same to the bit.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import jax
 
+from natgrad.core import Pace
+
 LONG = 20_000  # steps, from which on memory apart is worth a compilation
+KEPT = 16  # programs that are kept for further trainings of the same shapes
 WIDE: dict[str, str | bool] = {"xla_cpu_prefer_vector_width": "512"}  # its own choice is half of it
 _APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap": "1"}
 _LEVELS = {"0": "INFO", "1": "WARNING", "2": "ERROR", "3": "CRITICAL"}  # as in TF_CPP_MIN_LOG_LEVEL
+_programs: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+
+OTHERS = {"seed": True, "data": True, "training": {"epochs", "save_seconds", "chunk_steps", "device"}}
+"""Settings that no step depends on but by its shapes."""
+
+
+def program_key(settings: Any, stage: int, pace: Pace) -> Hashable:
+    """What a chunk of steps depends on beside the shapes of its arguments."""
+    exclude = OTHERS | {"evaluation": set(type(settings.evaluation).model_fields) - {"average"}}
+    return settings.model_dump_json(exclude=exclude), stage, pace
 
 
 def compiled(
-    function: Callable[..., Any], *arguments: Any, steps: int = 0, donate: tuple[int, ...] = ()
+    function: Callable[..., Any],
+    *arguments: Any,
+    steps: int = 0,
+    donate: tuple[int, ...] = (),
+    key: Hashable = None,
 ) -> Callable[..., Any]:
-    """A function compiled for arguments like these, to take that many steps; those donated become results."""
+    """A function compiled for arguments like these, to take that many steps; those donated become results.
+
+    Functions with the same key are the same: for arguments of the same shapes one of them is compiled once.
+    """
+    apart = steps >= LONG and jax.default_backend() == "cpu"
+    whole = (key, apart, donate, _configured(), *_shapes(arguments))
+    if key is not None and whole in _programs:
+        _programs.move_to_end(whole)
+        return _programs[whole]
     lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
-    if steps < LONG or jax.default_backend() != "cpu":
-        return lowered.compile(compiler_options=WIDE)
+    program = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
+    if key is not None:
+        _programs[whole] = program
+        while len(_programs) > KEPT:
+            _programs.popitem(last=False)
+    return program
+
+
+def _compile_apart(lowered: Any) -> Callable[..., Any]:
     with _uncached(), _without_warnings():
         return lowered.compile(compiler_options=_APART)
+
+
+def _shapes(arguments: Any) -> tuple[Any, ...]:
+    leaves, structure = jax.tree.flatten(arguments)
+    return structure, *((jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
+
+
+def _configured() -> tuple[Any, ...]:
+    """What else decides a program: precision, device, optimizations."""
+    names = ("jax_enable_x64", "jax_default_device", "jax_disable_most_optimizations")
+    names += ("jax_default_matmul_precision",)
+    return tuple(str(jax.config.values[name]) for name in names)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Where a training begins: at step zero, or where a saved state left it.
 
-A run goes on from its newest good state. Two kinds of state are passed over: damaged ones, and the
+A run continues from its newest good state. Two kinds of state are passed over: damaged ones, and the
 last of a training whose final evaluation a longer training would not have made (there the state
 saved just before it serves). With other epochs than before, schedules keep their length.
 """
@@ -12,20 +12,18 @@ from pathlib import Path
 import jax.numpy as jnp
 
 from natgrad import config
-from natgrad.data import Dataset
-from natgrad.data import load as load_data
+from natgrad.data import Dataset, load_settings
 from natgrad.errors import InputError
-from natgrad.models.helmholtz import methods as registry
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress
-from natgrad.training.checks import learnt
-from natgrad.training.session import CUT, Session, is_over
+from natgrad.training.checks import learned
+from natgrad.training.session import Session, is_over
 
 _log = logging.getLogger(__name__)
 
 
-def fresh(settings: config.Config) -> Session:
+def fresh(settings: config.Run) -> Session:
     """A session at step zero; a user's own file by its full path, so that the run is good from anywhere."""
     name = Path(settings.data.name)
     if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
@@ -55,18 +53,12 @@ def saved(place: Path, epochs: int | None) -> Session | None:
     return session
 
 
-def dataset(settings: config.Config) -> Dataset:
+def dataset(settings: config.Run) -> Dataset:
     """The data of a config."""
-    chosen = settings.data
-    return load_data(
-        chosen.name,
-        binarize=chosen.binarize,
-        split_seed=chosen.split_seed,
-        image_shape=chosen.image_shape,
-    )
+    return load_settings(settings.data)
 
 
-def _stored(place: Path, settings: config.Config) -> states.Stored:
+def _stored(place: Path, settings: config.Run) -> states.Stored:
     """The state to go on from."""
     stored = states.newest(place, lambda content: _going_on(Notes.read(content), settings))
     at, asked = stored.notes.progress, settings.training.epochs
@@ -83,7 +75,7 @@ def _stored(place: Path, settings: config.Config) -> states.Stored:
     return stored
 
 
-def _restored(stored: states.Stored, before: config.Config, settings: config.Config) -> Session:
+def _restored(stored: states.Stored, before: config.Run, settings: config.Run) -> Session:
     found = dataset(settings)
     if stored.notes.checksums != found.split["checksums"]:
         raise InputError(
@@ -93,7 +85,7 @@ def _restored(stored: states.Stored, before: config.Config, settings: config.Con
     return Session.restore(_keeping_pace(before, settings, found), found, stored)
 
 
-def _going_on(notes: Notes | None, settings: config.Config) -> Notes | None:
+def _going_on(notes: Notes | None, settings: config.Run) -> Notes | None:
     """Notes of a state to go on from: not those after an evaluation that a longer training would not make."""
     if notes is None or notes.progress is None:
         return notes
@@ -102,34 +94,34 @@ def _going_on(notes: Notes | None, settings: config.Config) -> Notes | None:
     return None if ended and at.epoch != settings.training.epochs else notes
 
 
-def _keeping_pace(before: config.Config, settings: config.Config, found: Dataset) -> config.Config:
+def _keeping_pace(before: config.Run, settings: config.Run, found: Dataset) -> config.Run:
     """The config in which schedules are as long as they were."""
-    chosen = settings.optimizer
-    scheduled = chosen.schedule != "constant" or settings.metric.final_damping is not None
-    if settings.training.epochs == before.training.epochs or chosen.decay_steps or not scheduled:
+    chosen = settings.training
+    if chosen.epochs == before.training.epochs or chosen.schedule_steps:
         return settings
-    steps = learnt(settings, found) // before.training.batch_size * before.training.epochs
-    optimizer = chosen.model_copy(update={"decay_steps": max(steps, 1)})
-    return settings.model_copy(update={"optimizer": optimizer})
+    steps = learned(settings, found) // before.training.batch_size * before.training.epochs
+    return settings.model_copy(
+        update={"training": chosen.model_copy(update={"schedule_steps": max(steps, 1)})}
+    )
 
 
 def _say_pace(place: Path, session: Session) -> None:
     """A longer training whose learning rate has come to its end hardly moves: its user should know."""
-    chosen, steps = session.settings.optimizer, session.total
-    if not chosen.decay_steps or chosen.decay_steps >= steps:
+    ends, steps = session.settings.training.schedule_steps, session.total
+    if not ends or ends >= steps:
         return
-    schedule = registry.learning_rate(chosen, steps)
-    rate, last = (float(schedule(jnp.asarray(at))) for at in (chosen.decay_steps, steps))
-    if rate == last < chosen.learning_rate:
+    schedule = session.problem.rate(session.pace)
+    first, rate, last = (float(schedule(jnp.asarray(at))) for at in (0, ends, steps))
+    if rate == last < first:
         _log.warning(
-            "the learning rate of %s stays at %.3g from step %d of %d on, where its schedule ends; "
-            "for a longer schedule train anew, with --epochs %d",
-            *(place, rate * CUT**session.progress.divergences, chosen.decay_steps, steps),
+            "the learning rate of %s stays at %.3g from step %d of %d, where its schedule ends; "
+            "for a longer schedule train again, with --epochs %d",
+            *(place, rate, ends, steps),
             session.settings.training.epochs,
         )
 
 
-def _finished(place: Path, settings: config.Config, at: Progress) -> str:
+def _finished(place: Path, settings: config.Run, at: Progress) -> str:
     if at.epoch < settings.training.epochs:
         return f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
     return (

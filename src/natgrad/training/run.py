@@ -5,21 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from pydantic import ValidationError
 
 from natgrad import config
-from natgrad.defaults import MACHINE
 from natgrad.errors import InputError
-from natgrad.evaluate.pictures import save_samples
+from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
-from natgrad.models.helmholtz import methods as registry
-from natgrad.models.helmholtz.trained import Trained
-from natgrad.models.network import kind as network_registry
-from natgrad.models.network.trained import TrainedNetwork
+from natgrad.models import registry
 from natgrad.records import environment, folder, lock
 from natgrad.records import state as states
 from natgrad.records.notes import Notes
-from natgrad.training import resume as start
-from natgrad.training import signals as interrupts
+from natgrad.training import resume as beginnings
+from natgrad.training import signals
 from natgrad.training.session import Session, Watcher
 
 
@@ -28,11 +25,16 @@ class Run:
     """A finished run: its folder, config, trace and trained model."""
 
     folder: Path
-    config: config.Config
-    model: Any  # a `Trained` Helmholtz machine, or a `TrainedNetwork`
+    config: config.Run
+    model: Any  # what the kind of model gives its users
     trace: list[dict[str, Any]]
     summary: dict[str, Any]
-    image_shape: tuple[int, int] | None = None
+    shape: Any = None
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """Height and width of the images that the rows are, if they are."""
+        return getattr(self.shape, "image_shape", None)
 
 
 def train(
@@ -44,9 +46,9 @@ def train(
 ) -> Run:
     """Train a model and write its run folder.
 
-    Settings go by their short names (`data`, `method`, `layers`, `epochs`, ...) or their dotted
-    ones (`**{"objective.baseline": False}`), over those of a TOML file. An interrupt is raised after
-    the state has been saved: `resume` goes on from there.
+    Settings have their short names (`data`, `method`, `layers`, `epochs`, ...) or their dotted
+    ones (`**{"objective.baseline": False}`); they replace those of a TOML file. An interrupt is raised after
+    the state has been saved: `resume` continues from there.
 
     Example:
         run = natgrad.train(data="digits", method="rws", layers=(64, 16), epochs=50)
@@ -56,7 +58,7 @@ def train(
 
 
 def run_config(
-    settings: config.Config,
+    settings: config.Run,
     *,
     out: str | Path | None = None,
     watch: Watcher | None = None,
@@ -68,7 +70,7 @@ def run_config(
     """
     folder.check(out)
     _choose_device(settings.training.device)
-    session = start.fresh(settings)
+    session = beginnings.fresh(settings)
     place = folder.create(out, session.settings)
     with lock.held(place):
         try:
@@ -97,7 +99,7 @@ def resume_run(
     place, settings = folder.open_run(run)
     _choose_device(settings.training.device)
     with lock.held(place):
-        session = start.saved(place, epochs)
+        session = beginnings.saved(place, epochs)
         return load(place) if session is None else _go(session, place, watch, final=final)
 
 
@@ -106,12 +108,11 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
     with folder.writing(place):
         if not (place / "environment.json").exists():
             folder.write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
-    with interrupts.noted(final=final) as stop:
+    with signals.noted(final=final) as stop:
         session.go(place, watch, stop)
-    run = load(place)
-    if isinstance(run.model, Trained):
-        save_samples(place / "samples.png", run.model.means(64), run.model.sample(64), run.image_shape)
-    return run
+    if sheets := session.problem.pictures(session.state):
+        save_sheets(place / "samples.png", sheets)
+    return load(place)
 
 
 def load(run: str | Path) -> Run:
@@ -119,41 +120,33 @@ def load(run: str | Path) -> Run:
     place, settings = folder.open_run(run)
     stored = states.newest(place, Notes.read)
     notes: Notes = stored.notes
-    template = jax.eval_shape(lambda: _fresh(settings.model, notes))
+    spec = registry.spec_of(settings.model.kind)
+    kind, shape = registry.resolve(spec.kind), _shape(spec, notes, place)
+    template = jax.eval_shape(lambda: kind.fresh(generator.key(0), settings, shape))
     found = stored.fill(_place_of_model(settings, template))
     parameters = jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0]
-    model = _facade(settings.model, notes, parameters)
-    return Run(place, settings, model, list(folder.trace(place)), notes.summary, notes.image_shape)
+    model = kind.trained(settings, shape, parameters, stored.part("state.objective"))
+    return Run(place, settings, model, list(folder.trace(place)), notes.summary, shape)
 
 
-def _sizes(notes: Notes) -> network_registry.Sizes:
-    return network_registry.Sizes(notes.visible, notes.image_shape, notes.outputs)
-
-
-def _fresh(chosen: config.Model, notes: Notes) -> Any:
-    """A model as the state of a run has it."""
-    if chosen.kind == MACHINE:
-        return registry.model(generator.key(0), chosen, notes.visible)
-    return network_registry.fresh(generator.key(0), chosen, _sizes(notes))
-
-
-def _facade(chosen: config.Model, notes: Notes, parameters: Any) -> Trained | TrainedNetwork:
-    """The model as its user sees it."""
-    if chosen.kind == MACHINE:
-        return Trained(parameters)
-    task = network_registry.task(chosen, _sizes(notes))
-    mean, predicts = network_registry.PREDICTIONS[chosen.output or "softmax"]
-    return TrainedNetwork(parameters, task.network, mean, predicts, notes.visible)
+def _shape(spec: registry.Spec, notes: Notes, place: Path) -> Any:
+    """What the data decided of the model, as its kind understands it."""
+    try:
+        return spec.shape.model_validate(notes.shape)
+    except ValidationError:
+        raise InputError(
+            f"the state of {place} does not say the sizes of its model; train it again"
+        ) from None
 
 
 def _facts(session: Session) -> dict[str, Any]:
     """What a run ran on."""
     dataset = session.dataset
     facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
-    return facts | {"solvers": session.solvers()}
+    return facts | session.problem.facts(session.info)
 
 
-def _place_of_model(settings: config.Config, template: Any) -> Any:
+def _place_of_model(settings: config.Run, template: Any) -> Any:
     """Where in a saved state the model to be used is."""
     if settings.evaluation.patience:
         return {"best": template}

@@ -1,72 +1,68 @@
-"""Damping that adapts itself: Levenberg and Marquardt's rule by the reduction ratio.
-
-The ratio compares what a step does to generation's loss on the step's own weighted samples,
-L = -sum w log p(x, h), with what the quadratic model says it does:
-
-    rho = (L(after) - L(before)) / (-rate g^T d + (1/2) rate^2 d^T F d)       [revisiting eq. 29-30]
-
-(with the quadratic term, so that the usual thresholds 1/4 and 3/4 mean what they mean elsewhere).
-"""
+"""How strong the damping of a metric is: constant, by a schedule, or by whether steps keep their promise."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natgrad import tree
-from natgrad.core import Estimate
-from natgrad.layers import bernoulli
-from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.phases import Phases
-from natgrad.tree import map_layers
+from natgrad.errors import InputError
+from natgrad.updates.reduction import Line, reduction_ratio
 
-Adapt = Callable[[Array, Array, Helmholtz, Estimate, Helmholtz, Array], Array]
-LOWEST, HIGHEST = 1e-3, 1e3
+Ratio = Callable[[Line, Array], Float[Array, ""]]
+
+
+class Damping(NamedTuple):
+    """A damping that is carried from step to step as its *level*.
+
+    Attributes:
+        start: the first level.
+        strength: (steps, level): the damping itself.
+        renew: (level, ratio): the next level, after a step whose reduction ratio was looked at.
+        ratio: the reduction ratio of a step; None where nobody looks.
+        every: how many steps go by from one look to the next.
+    """
+
+    start: float
+    strength: Callable[[Array, Array], Array]
+    renew: Callable[[Array, Array], Array] = lambda level, ratio: level
+    ratio: Ratio | None = None
+    every: int = 1
+
+
+def constant(value: float) -> Damping:
+    """Always the same."""
+    _positive(value)
+    return Damping(value, lambda steps, level: level)
+
+
+def scheduled(schedule: Callable[[Array], Any]) -> Damping:
+    """A function of the step's number, for instance an optax schedule."""
+    return Damping(1.0, lambda steps, level: level * jnp.asarray(schedule(steps), level.dtype))
 
 
 def levenberg_marquardt(
-    learning_rate: Callable[[Array], Any], *, every: int = 20, factor: float = 1.1
-) -> Adapt:
-    """Multiply the damping by `factor` where a step disappoints, divide where it keeps its promise."""
+    start: float | Damping = 1.0,
+    *,
+    factor: float = 1.5,
+    every: int = 1,
+    bounds: tuple[float, float] = (1e-8, 1e8),
+    ratio: Ratio = reduction_ratio,
+) -> Damping:
+    """Multiply by `factor` where the ratio is below 1/4, divide where above 3/4 [martens2010].
 
-    def adapt(
-        steps: Array, scale: Array, model: Helmholtz, estimate: Estimate, direction: Helmholtz, length: Array
-    ) -> Array:
-        def judge() -> Array:
-            rate = jnp.asarray(learning_rate(steps))
-            ratio = reduction_ratio(model, estimate, direction, rate, length)
-            worse, better = ratio < 0.25, ratio > 0.75
-            change = jnp.where(worse, factor, jnp.where(better, 1 / factor, 1.0))
-            return jnp.clip(scale * change, LOWEST, HIGHEST).astype(scale.dtype)
+    `start` is a number, or a damping whose level is adapted; `bounds` are those of the level.
+    """
+    base = start if isinstance(start, Damping) else constant(start)
 
-        return jax.lax.cond(steps % every == 0, judge, lambda: scale)
+    def renew(level: Array, rho: Array) -> Array:
+        worse, better = ~(rho >= 0.25), rho > 0.75  # nan is worse
+        change = jnp.where(worse, factor, jnp.where(better, 1 / factor, 1.0)).astype(level.dtype)
+        return jnp.clip(level * change, *bounds)
 
-    return adapt
-
-
-def reduction_ratio(
-    model: Helmholtz, estimate: Estimate, direction: Helmholtz, rate: Array, length: Array
-) -> Float[Array, ""]:
-    """The actual over the predicted change of generation's loss, for a step of that rate."""
-    moved = Helmholtz(
-        model.prior - rate * direction.prior,
-        jax.tree.map(lambda w, d: w - rate * d, model.generation, direction.generation),
-        model.recognition,
-        model.coding,
-    )
-    actual = generation_loss(moved, estimate.samples) - generation_loss(model, estimate.samples)
-    slope = tree.vdot(
-        (estimate.gradient.prior, estimate.gradient.generation), (direction.prior, direction.generation)
-    )
-    return actual / (-rate * slope + 0.5 * rate**2 * length)
+    return base._replace(renew=renew, ratio=ratio, every=every)
 
 
-def generation_loss(model: Helmholtz, drawn: Phases) -> Float[Array, ""]:
-    """-sum w log p(x, h) over the wake samples, whose gradient is the p-wake one [nrws eq. 8]."""
-    values = drawn.wake.values
-    logits = (*map_layers(bernoulli.logits, model.generation, values[1:]), model.prior[:, None, None])
-    on = tuple(model.coding.on(value) for value in values)
-    log_joint = sum(map_layers(bernoulli.log_prob, logits, on), jnp.zeros(()))
-    return -(drawn.weights * log_joint).sum() / drawn.weights.shape[1]
+def _positive(value: float) -> None:
+    if not value >= 0:
+        raise InputError(f"damping must be zero or positive, got {value}")

@@ -1,8 +1,13 @@
-"""Optax optimisers, without their learning rate, and its schedules, by name."""
+"""The plain direction; optax optimizers, without their learning rate, and its schedules, by name."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+import jax.numpy as jnp
 import optax
+from jaxtyping import Array, PRNGKeyArray
+
+from natgrad.core import Carry, Direction, Estimate, Model, Step
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "sgd": lambda momentum: optax.identity(),
@@ -13,17 +18,51 @@ OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "rmsprop": lambda momentum: optax.scale_by_rms(decay=momentum),
 }
 
-SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
-    "constant": lambda rate, steps, final: optax.constant_schedule(rate),
-    "cosine": lambda rate, steps, final: optax.cosine_decay_schedule(rate, steps, alpha=final),
-    "exponential": lambda rate, steps, final: optax.exponential_decay(
-        rate, steps, final, end_value=rate * final
+
+class Decay(NamedTuple):
+    """How a rate falls: over so many steps, to that fraction; or held for some and then by inverse time."""
+
+    steps: int
+    final: float
+    hold: int = 200
+    time: float = 20.0
+
+
+SCHEDULES: dict[str, Callable[[float, Decay], optax.Schedule]] = {
+    "constant": lambda rate, decay: optax.constant_schedule(rate),
+    "cosine": lambda rate, decay: optax.cosine_decay_schedule(rate, decay.steps, alpha=decay.final),
+    "exponential": lambda rate, decay: optax.exponential_decay(
+        rate, decay.steps, decay.final, end_value=rate * decay.final
     ),
-    "inverse": lambda rate, steps, final: lambda count: rate / (1 + count * (1 / final - 1) / steps),
-    "linear": lambda rate, steps, final: optax.linear_schedule(rate, rate * final, steps),
+    "inverse": lambda rate, decay: lambda count: rate / (1 + count * (1 / decay.final - 1) / decay.steps),
+    "linear": lambda rate, decay: optax.linear_schedule(rate, rate * decay.final, decay.steps),
+    "inverse-time": lambda rate, decay: inverse_time(rate, hold=decay.hold, time=decay.time),
 }
 
 
+def inverse_time(rate: float, *, hold: int = 200, time: float = 20.0) -> optax.Schedule:
+    """The rate for `hold` steps, then rate / (1 + (t - hold) / time) [revisiting sec. 8.6]."""
+    return lambda count: rate / (1 + jnp.maximum(jnp.asarray(count) - hold, 0).astype(float) / time)
+
+
 def downhill(rate: optax.Schedule) -> optax.Schedule:
-    """What an optimiser's result is multiplied by: minus the learning rate."""
-    return lambda steps: -rate(steps)
+    """What an optimizer's result is multiplied by: minus the learning rate."""
+
+    def scale(steps: Array) -> Array:
+        return -rate(steps)
+
+    return scale
+
+
+def steepest() -> Direction:
+    """The Euclidean direction: the gradient itself."""
+
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Carry:
+        del key, model, estimate
+        return ()
+
+    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> Step:
+        del key, model
+        return Step(estimate.gradient, carry)
+
+    return Direction(init, apply)

@@ -1,12 +1,13 @@
-"""How far to go along a direction: a rate, one that decays, a line search, or a step of given divergence."""
+"""How far to go along a direction: a rate, a line search, or a step of given divergence."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from natgrad.core import Carry, Direction, Estimate, Model, Step
 from natgrad.errors import InputError
 from natgrad.updates.reduction import Line
 
@@ -16,16 +17,6 @@ Length = Callable[[Line], Float[Array, ""]]
 def learning_rate(rate: float | Callable[[Array], Any]) -> Length:
     """A number, or a function of the step such as an optax schedule."""
     return lambda line: jnp.asarray(rate(line.steps) if callable(rate) else rate, line.slope.dtype)
-
-
-def inverse_time(rate: float, *, constant: int = 200, time: float = 20.0) -> Length:
-    """rate for `constant` steps, then rate / (1 + (t - constant) / time) [revisiting sec. 8.6]."""
-
-    def length(line: Line) -> Float[Array, ""]:
-        late = jnp.maximum(line.steps - constant, 0).astype(line.slope.dtype)
-        return rate / (1 + late / time)
-
-    return length
 
 
 def line_search(start: float = 1.0, *, shrink: float = 0.8, share: float = 1e-2, tries: int = 60) -> Length:
@@ -68,3 +59,20 @@ def divergence_ball(radius: float, *, longest: Length | None = None) -> Length:
         return jnp.minimum(most, jnp.sqrt(2 * radius / jnp.maximum(line.curvature, 1e-30)))
 
     return length
+
+
+def paced(direction: Direction, rate: Callable[[Array], Any]) -> Direction:
+    """A direction with a rate of its own, beside others that decide their lengths."""
+
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Carry:
+        return jnp.zeros((), jnp.int32), direction.init(key, model, estimate)
+
+    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> Step:
+        steps, inner = carry
+        found = direction.apply(key, inner, model, estimate)
+        return found._replace(length=jnp.asarray(rate(steps)), carry=(steps + 1, found.carry))
+
+    def keep(taken: Array, before: Carry, after: Carry) -> Carry:
+        return after[0], direction.keep(taken, before[1], after[1])
+
+    return Direction(init, apply, keep, direction.describe)

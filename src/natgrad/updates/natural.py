@@ -1,9 +1,13 @@
-"""The natural direction: measure the gradient by the Fisher metric of what was just drawn.
+"""The natural direction: measure the gradient by a metric, solve, and say how far to go.
 
-    direction = (1 + a) (a I + F)^{-1} gradient          [nrws eq. 31]
+    direction = (damping I + F)^{-1} gradient,    step = -length direction        [revisiting alg. 1]
 
-so that a large damping a gives plain descent and a small one the natural gradient. A metric and its
-factors may be kept for `refresh` steps [nrws sec. 6.2]; the damping is fixed while they are.
+With `gain` the direction is (1 + damping) times that [nrws eq. 31], so that a large damping gives plain
+descent and a small one the natural gradient. A metric and its factor may be kept for `refresh` steps
+[nrws sec. 6.2]; the damping is fixed while they are. With `gradient_decay` it is the *gradient* that is
+averaged over steps, and then measured by the present metric: averaging directions would add vectors of
+different tangent spaces as if they were one. With `warm_start` the solver begins at a share of the last
+direction [martens2010].
 """
 
 from collections.abc import Callable
@@ -14,237 +18,260 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import Direction, Estimate
-from natgrad.layers.bernoulli import Layer
-from natgrad.metrics.blocks import Blocks, scaled
-from natgrad.models.helmholtz import machine as helmholtz
-from natgrad.models.helmholtz.fisher import Fisher, Metric
-from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.phases import Phases
-from natgrad.solvers.choice import Choice
-from natgrad.solvers.contract import Factor, Solution, Solver, solve_layers
-from natgrad.updates.damping import Adapt
+from natgrad.core import (
+    Carry,
+    Direction,
+    Estimate,
+    Info,
+    Metric,
+    Model,
+    Numbers,
+    Samples,
+    Solution,
+    Solver,
+    Step,
+)
+from natgrad.metrics.layered import gained
+from natgrad.solvers.results import FAILED
+from natgrad.updates.damping import Damping, constant
+from natgrad.updates.lengths import Length
+from natgrad.updates.parts import WHOLE, Part
+from natgrad.updates.reduction import Line, backtrack
 
-Schedule = Callable[[Int[Array, ""]], Any]
+Revalue = Callable[[Model, Samples], Float[Array, ""]]
 
 
-class Measured(NamedTuple):
-    """One layer ready to be solved: its damping, and its factor unless that is made in passing."""
+class Options(NamedTuple):
+    """What a natural direction is made of beside its metric and its solver.
 
-    factor: Factor | None
-    damping: Float[Array, "*out"]  # one number, or one for every unit
+    Attributes:
+        damping: how strong it is.
+        length: how far to go; None leaves that to the learning rate of the whole step.
+        gain: whether the direction is multiplied by 1 + damping.
+        refresh: K, how many steps a metric serves; it is measured only when it is renewed.
+        relative: measure the damping by the metric's mean diagonal, so that it has no scale of its own.
+        gradient_decay: the memory of an average of the gradient.
+        warm_start: the share of the last direction at which the solver starts.
+    """
 
-
-class Factors(NamedTuple):
-    """A whole machine ready to be solved; None stands for a network that keeps the plain gradient."""
-
-    prior: Any
-    generation: tuple[Measured, ...] | None
-    recognition: tuple[Measured, ...] | None
+    damping: Damping = constant(1e-2)
+    length: Length | None = None
+    gain: bool = False
+    refresh: int = 1
+    relative: bool = False
+    gradient_decay: float = 0.0
+    warm_start: float = 0.0
 
 
 class Kept(NamedTuple):
-    """For the next step: its number, what is kept and its age, the metric's carry, the damping's scale."""
+    """For the next step; what is not used is empty.
+
+    Attributes:
+        steps: how many there were; age: how many the factor has served.
+        factor: what the solver prepared; after: when its LAPACK calls were done (see `Estimate`).
+        metric: the metric's carry; level: the damping's.
+        gradient: the averaged one; direction: the last one.
+    """
 
     steps: Int[Array, ""]
     age: Int[Array, ""]
-    fisher: Any
-    factors: Any
-    metric: Any
-    scale: Float[Array, ""]
+    factor: Any
+    after: Any
+    metric: Carry
+    level: Float[Array, ""]
+    gradient: Model
+    direction: Model
 
 
 class Evidence(NamedTuple):
-    """For diagnostics: the metric, the factors with their damping, what was solved for and how."""
+    """What became of a step, in numbers; see `natgrad.solvers.results.SOLVED` for `result`.
 
-    fisher: Fisher
-    factors: Factors
-    gradient: Helmholtz
-    solution: Helmholtz
-    iterations: tuple[Any, ...]
+    `divergence` is the step's length in nats to second order; `rate` and `ratio` are nan where nobody asked.
+    """
+
+    result: Int[Array, ""]
+    iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    damping: Float[Array, ""]
+    rate: Float[Array, ""]
+    ratio: Float[Array, ""]
+    divergence: Float[Array, ""]
+
+
+class Solved(NamedTuple):
+    """A step's evidence, and the system that it solved: the factor with operator and damping, both sides."""
+
+    evidence: Evidence
+    factor: Any
+    right: Model
+    curvature: Float[Array, ""]
 
 
 def natural(
     metric: Metric,
-    choose: Choice,
-    damping: Schedule,
+    solver: Solver,
+    options: Options = Options(),  # noqa: B008
     *,
-    refresh: int = 1,
-    relative: bool = False,
-    adapt: Adapt | None = None,
+    revalue: Revalue | None = None,
+    part: Part = WHOLE,
+    describe: Callable[[Info], Numbers] = lambda info: {},
 ) -> Direction:
-    """The natural direction of a Helmholtz machine.
+    """The natural direction of a model, or of a part of it.
 
     Args:
         metric: from the model and what was drawn to the Fisher operator.
-        choose: the solver for a layer's blocks.
-        damping: a, as a function of the step.
-        refresh: K, how many steps a metric serves; it is measured only when it is renewed.
-        relative: measure the damping of a unit by its block's mean diagonal.
-        adapt: rescales the damping by how well steps keep their promise.
+        solver: for the damped system.
+        options: damping, length, and so on.
+        revalue: the objective's; needed where damping or length look at the loss.
+        part: which part of the model the direction moves; gradients are of that part only.
+        describe: makes numbers of a step whose evidence is a `Solved`.
     """
 
-    def prepare(fisher: Fisher, steps: Array, scale: Array) -> Factors:
-        strength = scale * jnp.asarray(damping(steps), scale.dtype)
-        return _prepare(fisher, choose, _Plan(strength, relative, refresh > 1))
+    def prepared(keys: Any, kept: Kept, model: Model, estimate: Estimate) -> Kept:
+        operator, carry = metric.measure(keys[0], kept.metric, model, estimate.samples)
+        strength = options.damping.strength(kept.steps, kept.level)
+        damping = tree.scale(strength, operator.mean_diagonal(keys[1])) if options.relative else strength
+        factor, after = solver.prepare(operator, damping, estimate.after)
+        return kept._replace(factor=factor, metric=carry, after=jnp.asarray(after, kept.level.dtype))
 
-    def init(key: PRNGKeyArray, model: Helmholtz, estimate: Estimate) -> Kept:
-        del key
-        steps, carry = jnp.zeros((), jnp.int32), metric.init(model, estimate.samples)
-        scale = jnp.ones((), model.prior.dtype)
-        if refresh == 1:
-            return Kept(steps, steps, (), (), carry, scale)
-        measure = lambda m, e, c: metric.measure(c, m, e.samples)[0]  # noqa: E731
-        fisher = tree.zeros(jax.eval_shape(measure, model, estimate, carry))
-        factors = tree.zeros(jax.eval_shape(prepare, fisher, steps, scale))
-        return Kept(steps, steps, fisher, factors, carry, scale)
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Kept:
+        kind, zero = jax.tree.leaves(estimate.gradient)[0].dtype, jnp.zeros((), jnp.int32)
+        level, nothing = jnp.asarray(options.damping.start, kind), tree.zeros(estimate.gradient)
+        mean = nothing if options.gradient_decay else ()
+        last = nothing if options.warm_start else ()
+        carry = metric.init(key, model, estimate.samples)
+        kept = Kept(zero, zero, (), jnp.zeros((), kind), carry, level, mean, last)
+        if options.refresh == 1:
+            return kept
+        shapes = jax.eval_shape(lambda k, m, e: prepared((k, k), kept, m, e), key, model, estimate)
+        return kept._replace(factor=tree.zeros(shapes.factor))
 
-    def apply(
-        key: PRNGKeyArray, kept: Kept, model: Helmholtz, estimate: Estimate
-    ) -> tuple[Helmholtz, Kept, Evidence]:
-        del key
+    def apply(key: PRNGKeyArray, kept: Kept, model: Model, estimate: Estimate) -> Step:
+        key_metric, key_scale, _ = jax.random.split(key, 3)
+        right = estimate.gradient
+        if options.gradient_decay:
+            right = tree.blend(options.gradient_decay, kept.gradient, right)
+        make = lambda: prepared((key_metric, key_scale), kept, model, estimate)  # noqa: E731
+        now = make() if options.refresh == 1 else _renewed(kept, make)
+        guess = tree.scale(options.warm_start, kept.direction) if options.warm_start else None
+        solution = solver.solve(now.factor, right, guess)
+        after = _value_after(revalue, part, model, estimate.samples)
+        solution = _backtracked(solution, now.factor, right, after)
+        vector, curvature = _gained(options, now.factor, solution)
+        line = Line(
+            kept.steps,
+            lambda: after(tree.zeros(vector)),
+            lambda rate: after(tree.scale(rate, vector)),
+            tree.vdot(estimate.gradient, vector),
+            curvature,
+        )
+        rate = None if options.length is None else options.length(line)
+        ratio, level = _judged(options.damping, kept, line, rate)
+        sound = _sound(options, solution, rate, ratio, kept.steps)
+        evidence = _evidence(solution, options, kept, (rate, ratio, curvature))
+        later = now._replace(
+            steps=kept.steps + 1,
+            age=(now.age + 1) % options.refresh,
+            factor=() if options.refresh == 1 else now.factor,
+            level=level,
+            gradient=right if options.gradient_decay else (),
+            direction=vector if options.warm_start else (),
+        )
+        return Step(vector, later, Solved(evidence, now.factor, right, curvature), rate, now.after, sound)
 
-        def measured(drawn: Phases) -> Kept:
-            fisher, carry = metric.measure(kept.metric, model, drawn)
-            return kept._replace(fisher=fisher, factors=prepare(fisher, kept.steps, kept.scale), metric=carry)
+    return Direction(init, apply, _keep, describe)
 
-        again = lambda: measured(_judged(model, estimate.samples))  # noqa: E731
-        now = measured(estimate.samples) if refresh == 1 else _renewed(kept, again)
-        fisher, factors = now.fisher, now.factors
-        direction, iterations = _solve(fisher, factors, choose, estimate.gradient)
-        scale = kept.scale
-        if adapt is not None:
-            length, _ = fisher_length(factors, estimate.gradient, direction)
-            scale = adapt(kept.steps, scale, model, estimate, direction, length)
-        after = _aged(now, refresh)._replace(scale=scale)
-        return direction, after, Evidence(fisher, factors, estimate.gradient, direction, iterations)
 
-    return Direction(init, apply, _keep)
+def no_evidence(like: Float[Array, ""]) -> Evidence:
+    """The evidence before the first step: as shaped as any other."""
+    count, nothing = jnp.zeros((), jnp.int32), jnp.full_like(like, jnp.nan)
+    return Evidence(count, count, *(nothing,) * 5)
 
 
 def _renewed(kept: Kept, renew: Callable[[], Kept]) -> Kept:
-    """What is kept, anew where it is due: a loop of one turn at most; a conditional would copy it."""
+    """What is kept, renewed where it is due: a loop of one turn at most; a conditional would copy it."""
     once = lambda carried: (jnp.zeros((), bool), renew())  # noqa: E731
     return jax.lax.while_loop(lambda carried: carried[0], once, (kept.age == 0, kept))[1]
 
 
-def _aged(now: Kept, refresh: int) -> Kept:
-    """A step later; what serves one step only is not kept."""
-    later = now._replace(steps=now.steps + 1, age=(now.age + 1) % refresh)
-    return later._replace(fisher=(), factors=()) if refresh == 1 else later
-
-
-def _judged(model: Helmholtz, drawn: Phases) -> Phases:
-    """The same draws with their logits made anew: a step that keeps its metric need not store them for it."""
-    again = lambda part: helmholtz.judged(model, part.values)  # noqa: E731
-    return drawn._replace(wake=again(drawn.wake), dreams=again(drawn.dreams))
-
-
 def _keep(taken: Array, before: Kept, after: Kept) -> Kept:
-    """Metric and factors stay where they are: after a step that was refused they are made anew."""
-    small = lambda kept: kept._replace(fisher=(), factors=())  # noqa: E731
+    """The factor stays where it is: after a refused step it is made again, with a renewed damping."""
+    small = lambda kept: kept._replace(factor=())  # noqa: E731
     chosen = tree.select(taken, small(after), small(before))
     age = jnp.where(taken, after.age, 0)
-    return chosen._replace(age=age, fisher=after.fisher, factors=after.factors)
+    return chosen._replace(steps=after.steps, level=after.level, age=age, factor=after.factor)
 
 
-def solver_names(fisher: Fisher, choose: Choice) -> dict[str, list[str]]:
-    """The solver that a choice takes for every layer; shapes suffice."""
-    pick = lambda stack: [choose(blocks).name for blocks in stack or ()]  # noqa: E731
-    return {"generation": pick(fisher.generation), "recognition": pick(fisher.recognition)}
+def _value_after(
+    revalue: Revalue | None, part: Part, model: Model, samples: Samples
+) -> Callable[[Model], Float[Array, ""]]:
+    """The loss after a step was subtracted."""
+
+    def after(step: Model) -> Float[Array, ""]:
+        if revalue is None:
+            raise ValueError("this damping or length looks at the loss; give the objective's revalue")
+        return revalue(part.put(model, tree.subtract(part.get(model), step)), samples)
+
+    return after
 
 
-def fisher_length(factors: Factors, gradient: Helmholtz, direction: Helmholtz) -> tuple[Array, Array]:
-    """d^T F d of both networks, from the equation that d solves: (a + F) d = (1 + a) g.
+def _backtracked(solution: Solution, factor: Any, right: Model, after: Callable[[Model], Array]) -> Solution:
+    """The best of the iterates kept, if any were; an earlier one needs a product for its curvature."""
+    if solution.iterates is None:
+        return solution
+    best, left = backtrack(after, solution.iterates, jnp.asarray(solution.kept))
+    empty = jnp.asarray(solution.kept) == 0  # the start was already the solution
+    value = tree.select(empty, solution.value, best)
 
-    Exact for a direct solve, and for conjugate gradients over parameters too (their error is orthogonal to
-    d); in sample space it is off by the square of the residual that they leave.
-    """
+    def again() -> tuple[Array, Array]:
+        product = factor.operator.bind().mv(value)
+        residual = tree.subtract(right, tree.axpy(factor.damping, value, product))
+        share = tree.norm(residual) / jnp.maximum(tree.norm(right), 1e-30)
+        return tree.vdot(value, product), share
 
-    def layer(measured: Measured, g: Layer, d: Layer) -> Array:
-        a = jnp.broadcast_to(measured.damping, d.bias.shape)[:, None]
-        weight = ((1 + a) * d.weight * g.weight - a * d.weight**2).sum()
-        return weight + ((1 + a[:, 0]) * d.bias * g.bias - a[:, 0] * d.bias**2).sum()
-
-    def network(stack: tuple[Measured, ...] | None, g: tuple[Layer, ...], d: tuple[Layer, ...]) -> Array:
-        return sum(tree.map_layers(layer, stack, g, d), jnp.zeros(())) if stack is not None else jnp.zeros(())
-
-    below = network(factors.generation, gradient.generation, direction.generation)
-    if factors.prior is not None:
-        below = below + (factors.prior.factor * direction.prior**2).sum()
-    return below, network(factors.recognition, gradient.recognition, direction.recognition)
+    curvature, residual = jax.lax.cond(left, again, lambda: (solution.curvature, solution.residual))
+    return solution._replace(value=value, curvature=curvature, residual=residual)
 
 
-class _Plan(NamedTuple):
-    """How factors are made: the damping, whether it is relative, and whether they are to be kept."""
-
-    strength: Array
-    relative: bool
-    keep: bool
-
-
-def _prepare(fisher: Fisher, choose: Choice, plan: _Plan) -> Factors:
-    """Factor every layer, one LAPACK call after the other: side by side they can wait for ever."""
-    strength, relative, keep = plan
-    last = jnp.zeros((), strength.dtype)
-
-    def layer(blocks: Blocks) -> Measured:
-        nonlocal last
-        solver = choose(blocks)
-        mean = blocks.trace() / blocks.size
-        damping = strength * mean if relative else strength
-        if not (keep or solver.lapack):
-            return Measured(None, damping)
-        factor = solver.prepare(blocks, jnp.broadcast_to(damping + last, mean.shape))
-        if solver.lapack:
-            last = _after(factor)
-        return Measured(factor, damping)
-
-    def network(stack: tuple[Blocks, ...] | None) -> tuple[Measured, ...] | None:
-        return None if stack is None else tuple(layer(blocks) for blocks in stack)
-
-    prior = None
-    if fisher.prior is not None:
-        prior = Measured(fisher.prior, strength * (fisher.prior if relative else jnp.ones_like(fisher.prior)))
-    return Factors(prior, network(fisher.generation), network(fisher.recognition))
+def _gained(options: Options, factor: Any, solution: Solution) -> tuple[Model, Array]:
+    """The direction, and its length in the metric squared."""
+    if not options.gain:
+        return solution.value, solution.curvature
+    vector = gained(factor.damping, solution.value)
+    if options.relative:  # units have dampings of their own
+        return vector, tree.vdot(vector, factor.operator.bind().mv(vector))
+    return vector, (1 + factor.damping) ** 2 * solution.curvature
 
 
-def _after(factor: Factor) -> Array:
-    """A number that is nothing, but not known before the factor is."""
-    elements = sum(leaf.ravel()[0] for leaf in jax.tree.leaves(factor))
-    return jnp.where(jnp.isfinite(elements), jnp.clip(elements, -1, 1), 0) * 1e-30
+def _judged(damping: Damping, kept: Kept, line: Line, rate: Array | None) -> tuple[Array, Array]:
+    """The reduction ratio, on the steps that look at it, and the damping's next level."""
+    nothing, look = jnp.full_like(line.slope, jnp.nan), damping.ratio
+    if look is None or rate is None:
+        return nothing, kept.level
+
+    def judge() -> tuple[Array, Array]:
+        ratio = look(line, rate)
+        return ratio, damping.renew(kept.level, ratio).astype(kept.level.dtype)
+
+    if damping.every == 1:
+        return judge()
+    return jax.lax.cond(kept.steps % damping.every == 0, judge, lambda: (nothing, kept.level))
 
 
-def _solve(
-    fisher: Fisher, factors: Factors, choose: Choice, gradient: Helmholtz
-) -> tuple[Helmholtz, tuple[Any, ...]]:
-    """One network and then the other: the compiler runs them side by side."""
-    found = {
-        name: _network(getattr(fisher, name), getattr(factors, name), choose, getattr(gradient, name))
-        for name in fisher.networks
-    }
-    values = {name: tuple(solution.value for solution in solved) for name, solved in found.items()}
-    prior = gradient.prior
-    if factors.prior is not None:
-        prior = (1 + factors.prior.damping) / (factors.prior.damping + factors.prior.factor) * prior
-    generation = values.get("generation", gradient.generation)
-    recognition = values.get("recognition", gradient.recognition)
-    direction = Helmholtz(prior, generation, recognition, gradient.coding)
-    return direction, tuple(solution.iterations for solved in found.values() for solution in solved)
+def _sound(options: Options, solution: Solution, rate: Array | None, ratio: Array, steps: Array) -> Array:
+    """Whether the solve succeeded, and what looked at the loss saw a finite one."""
+    good = solution.result != FAILED
+    if rate is not None:
+        good = good & jnp.isfinite(rate)
+    if options.damping.ratio is not None:
+        good = good & (jnp.isfinite(ratio) | (steps % options.damping.every != 0))
+    return good
 
 
-def _network(
-    stack: tuple[Blocks, ...], measured: tuple[Measured, ...], choose: Choice, right: tuple[Layer, ...]
-) -> list[Solution]:
-    damping = [jnp.broadcast_to(each.damping, g.bias.shape) for each, g in zip(measured, right, strict=True)]
-    solvers = [choose(blocks) for blocks in stack]
-
-    def factor(solver: Solver, blocks: Blocks, given: Measured, a: Array) -> Factor:
-        return solver.prepare(blocks, a) if given.factor is None else given.factor
-
-    prepared = [factor(*each) for each in zip(solvers, stack, measured, damping, strict=True)]
-    solved = solve_layers(solvers, prepared, right)
-    return [
-        Solution(scaled(1 + a, value), jnp.asarray(taken))  # [nrws eq. 31]
-        for a, (value, taken) in zip(damping, solved, strict=True)
-    ]
+def _evidence(solution: Solution, options: Options, kept: Kept, found: tuple[Any, Array, Array]) -> Evidence:
+    rate, ratio, curvature = found
+    length = jnp.full_like(ratio, jnp.nan) if rate is None else rate
+    strength = options.damping.strength(kept.steps, kept.level)
+    numbers = (solution.residual, strength, length, ratio, 0.5 * length**2 * curvature)
+    counts = (solution.result.astype(jnp.int32), solution.iterations.astype(jnp.int32))
+    return Evidence(*counts, *(jnp.asarray(number, kept.level.dtype) for number in numbers))

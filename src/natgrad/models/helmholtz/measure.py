@@ -11,6 +11,7 @@ from natgrad.errors import InputError
 from natgrad.evaluate.completed import save_completions, save_reconstructions
 from natgrad.evaluate.given import Words
 from natgrad.evaluate.pictures import save_samples
+from natgrad.evaluate.weights import FEW, HEAVY, Likelihood
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
@@ -20,6 +21,8 @@ from natgrad.models.helmholtz.monitor import SMALL, held_out
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.models.network import kind as network_registry
 from natgrad.training.run import Run, load
+
+DOUBTFUL = 0.1  # the share of rows with bad weights from which on the mean's error shows it
 
 
 def evaluate_run(
@@ -45,12 +48,29 @@ def evaluate_run(
         "mc_se": likelihood.mc_se,
         "samples": samples,
         "rows": test.shape[1],
-    }
+    } | _trust(likelihood)
     if found.config.method in {"bihm", "nbihm"}:
         result |= _bidirectional(generator.key(seed), model, visible, samples)
     if dataset.law is not None and sum(model.sizes[1:]) <= SMALL:
         result["kl"] = float(exact.divergence(model, dataset.law.patterns, dataset.law.probabilities))
     return result
+
+
+def _trust(likelihood: Likelihood) -> dict[str, Any]:
+    """What tells whether `mc_se` is to be trusted: averages over rows, and a sentence if it is not."""
+    tails = likelihood.pareto_k
+    found: dict[str, Any] = {
+        "effective_samples": float(likelihood.effective_samples.mean()),
+        "pareto_k": None if tails is None else float(tails.mean()),
+        "heavy_tailed_rows": likelihood.heavy,
+    }
+    if likelihood.doubtful > DOUBTFUL:
+        found["warning"] = (
+            "mc_se is not to be trusted and test_ll is likely to be too low: "
+            f"for {likelihood.doubtful:.0%} of the rows the importance weights have a heavy tail "
+            f"(Pareto k > {HEAVY}) or fewer than {FEW} effective samples; give more --samples"
+        )
+    return found
 
 
 def _network(found: Run, dataset: Dataset, rows: int) -> dict[str, Any]:

@@ -1,214 +1,216 @@
-"""From a config's names to the parts they stand for: the only place where strings choose behaviour.
-
-method = objective + direction (metric and solve), then an optimiser: one line each below for Helmholtz
-machines, in `network_methods` for networks. `problem` puts either into the session's terms.
-"""
+"""Methods of Helmholtz machines by name: an objective, a direction for each network, an optimizer."""
 
 import functools
-import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+import optax
+from jaxtyping import Array
 
-from natgrad import config
-from natgrad.core import Algorithm, Direction, Objective, Problem, steepest
-from natgrad.data import Dataset, batches
-from natgrad.defaults import MACHINE
-from natgrad.layers.bernoulli import BINARY, SIGNED, Coding
-from natgrad.models.helmholtz import fisher as per_unit
-from natgrad.models.helmholtz.bidirectional import bidirectional
-from natgrad.models.helmholtz.machine import Helmholtz, biases, helmholtz
-from natgrad.models.helmholtz.monitor import Monitor
+from natgrad.core import Algorithm, Direction, Info, Metric, Objective, Pace
+from natgrad.layers.bernoulli import CODINGS
+from natgrad.metrics.layered import averaged
+from natgrad.models.helmholtz import fisher
+from natgrad.models.helmholtz.machine import Helmholtz, biases
+from natgrad.models.helmholtz.objectives import bidirectional, reweighted, wake_sleep
 from natgrad.models.helmholtz.phases import sleep_only
-from natgrad.models.helmholtz.reweighted import reweighted
-from natgrad.models.helmholtz.wake_sleep import wake_sleep
-from natgrad.models.network import kind as network_registry
-from natgrad.solvers.choice import Choice, always, automatic
+from natgrad.solvers.choice import always, automatic
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
-from natgrad.solvers.krylov import conjugate_gradient
 from natgrad.solvers.shared import shared
-from natgrad.training.checks import chunk_length
-from natgrad.updates.alternate import alternate
-from natgrad.updates.damping import levenberg_marquardt
+from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.units import Choice, names_of, per_layer
+from natgrad.updates.damping import Damping, levenberg_marquardt, scheduled
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
-from natgrad.updates.natural import Schedule, natural
-from natgrad.updates.shaped import covector_momentum, trust_region
+from natgrad.updates.describe import of_layers
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.in_turn import Turn, in_turn
+from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
+from natgrad.updates.natural import Options, natural
+from natgrad.updates.parts import Block, Part, blockwise
 
-CODINGS = {"signed": SIGNED, "binary": BINARY}
+WATCHED = 20  # steps from one look at the reduction ratio to the next
 
-WEIGHTS = {
-    "glorot-normal": jax.nn.initializers.glorot_normal,
-    "glorot-uniform": jax.nn.initializers.glorot_uniform,
-    "lecun-normal": jax.nn.initializers.lecun_normal,
+OBJECTIVES: dict[str, Callable[[Any, int], Objective]] = {
+    "wake-sleep": lambda chosen, samples: wake_sleep(samples, sleep_share=chosen.sleep_share),
+    "reweighted": lambda chosen, samples: reweighted(
+        samples, wake_share=chosen.wake_share, sleep_share=chosen.sleep_share, baseline=chosen.baseline
+    ),
+    "bidirectional": lambda chosen, samples: bidirectional(samples, baseline=chosen.baseline),
+}
+
+METHODS = {
+    "ws": "wake-sleep",
+    "rws": "reweighted",
+    "bihm": "bidirectional",
+    "nws": "wake-sleep",
+    "nrws": "reweighted",
+    "dnrws": "reweighted",
+    "nbihm": "bidirectional",
+}
+"""The objective of every method; a method that has a [metric] is natural."""
+
+SOURCES: dict[str, dict[str, Callable[[int | None], Metric]]] = {
+    "generation": {"dreams": fisher.generation_from_dreams, "wake": fisher.generation_from_wake},
+    "recognition": {"dreams": fisher.recognition_from_dreams, "wake": fisher.recognition_from_wake},
+}
+PARTS: dict[str, Part] = {"generation": fisher.GENERATION, "recognition": fisher.RECOGNITION}
+
+SOLVERS: dict[str, Callable[[int, int], Choice]] = {
+    "auto": automatic,
+    "direct": lambda refresh, iterations: always(direct()),
+    "dual": lambda refresh, iterations: always(dual()),
+    "shared": lambda refresh, iterations: always(shared()),
+    "cg": lambda refresh, iterations: always(conjugate_gradient(iterations)),
+    "diagonal": lambda refresh, iterations: always(diagonal()),
 }
 
 
-class Pace(NamedTuple):
-    """How a training goes: its learning rate and the number of steps of its schedules."""
+class Own(NamedTuple):
+    """What one network has of its own: its rate, damping and refresh."""
 
-    rate: Schedule
-    steps: int
-
-
-def _wake_sleep(settings: config.Objective) -> Objective:
-    return wake_sleep(settings.samples, sleep_share=settings.sleep_rate)
+    rate: optax.Schedule
+    damping: float
+    refresh: int
 
 
-def _reweighted(settings: config.Objective) -> Objective:
-    return reweighted(
-        settings.samples,
-        wake_share=settings.wake_share,
-        sleep_share=settings.sleep_share * settings.sleep_rate,
-        baseline=settings.baseline,
+def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
+    """The training method of a config, with so many samples, at a pace."""
+    chosen, optimizer = settings.objective, settings.optimizer
+    make = OBJECTIVES[METHODS[settings.method]]
+    put_together = functools.partial(
+        descent,
+        optimizer=OPTIMIZERS[optimizer.name](optimizer.momentum),
+        scale=_scale(settings, pace),
+        telling=biases,
     )
-
-
-def _bidirectional(settings: config.Objective) -> Objective:
-    return bidirectional(settings.samples, baseline=settings.baseline)
-
-
-def _steepest(settings: config.Config, pace: Pace) -> Direction:
-    del settings, pace
-    return steepest()
-
-
-def _natural(settings: config.Config, pace: Pace) -> Direction:
-    """The exact blocks, by the chosen solver."""
-    return _natural_with(choice(settings), settings, pace)
-
-
-def _diagonal(settings: config.Config, pace: Pace) -> Direction:
-    """Only the blocks' diagonals."""
-    return _natural_with(always(diagonal()), settings, pace)
-
-
-Objectives = Callable[[config.Objective], Objective]
-Directions = Callable[[config.Config, Pace], Direction]
-
-METHODS: dict[str, tuple[Objectives, Directions]] = {
-    "ws": (_wake_sleep, _steepest),
-    "rws": (_reweighted, _steepest),
-    "bihm": (_bidirectional, _steepest),
-    "nws": (_wake_sleep, _natural),
-    "nrws": (_reweighted, _natural),
-    "dnrws": (_reweighted, _diagonal),
-    "nbihm": (_bidirectional, _natural),
-}
-
-GENERATION = {
-    "dreams": per_unit.generation_from_dreams,
-    "wake": per_unit.generation_from_wake,
-    "reference": per_unit.generation_as_published,
-    "none": per_unit.generation_plain,
-}
-
-RECOGNITION = {
-    "dreams": per_unit.recognition_from_dreams,
-    "wake": per_unit.recognition_from_wake,
-    "none": per_unit.recognition_plain,
-}
-
-SOLVERS: dict[str, Callable[[config.Metric], Choice]] = {
-    "auto": lambda chosen: automatic(chosen.refresh, chosen.iterations),
-    "direct": lambda chosen: always(direct()),
-    "dual": lambda chosen: always(dual()),
-    "shared": lambda chosen: always(shared()),
-    "cg": lambda chosen: always(conjugate_gradient(chosen.iterations)),
-    "diagonal": lambda chosen: always(diagonal()),
-}
-
-
-def choice(settings: config.Config) -> Choice:
-    """The solver of a config for every layer."""
-    if settings.method == "dnrws":
-        return always(diagonal())
-    return SOLVERS[settings.metric.solver](settings.metric)
-
-
-def algorithm(settings: config.Config, steps: int) -> Algorithm:
-    """The training method of a config, for a training of that many steps."""
-    objective, direction = METHODS[settings.method]
-    pace = Pace(learning_rate(settings.optimizer, steps), settings.optimizer.decay_steps or max(steps, 1))
-    optimizer, scale = OPTIMIZERS[settings.optimizer.name](settings.optimizer.momentum), downhill(pace.rate)
-    chosen, average = settings.objective, settings.evaluation.average
-    put_together = functools.partial(descent, optimizer=optimizer, scale=scale, witness=biases)
-    main = put_together(objective(chosen), direction(settings, pace), average=average)
-    if chosen.sleeps == 1:
+    objective = make(chosen, samples)
+    main = put_together(objective, _direction(settings, pace, objective), average=settings.evaluation.average)
+    if getattr(chosen, "sleeps", 1) == 1:
         return main
-    share = chosen.sleep_rate * (1.0 if objective is _wake_sleep else chosen.sleep_share)
-    resting = settings.metric.model_copy(
-        update={"generation": "none", "recognition": "dreams", "kl_radius": 0.0}
+    asleep = sleep_only(samples, chosen.sleep_share)
+    extra = put_together(asleep, _asleep(settings, pace))
+    return in_turn(main, Turn(extra, chosen.sleeps - 1))
+
+
+def rate_of(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
+    """The learning rate as a function of the step, of the whole machine or of one network."""
+    chosen = settings.optimizer
+    own = getattr(settings, name).rate if name else None
+    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
+    return SCHEDULES[chosen.schedule](pace.cut * (own or chosen.learning_rate), decay)
+
+
+def solvers_of(settings: Any, info: Info) -> dict[str, list[str]]:
+    """The solver of every layer of the networks that have a metric, for the reader; shapes suffice."""
+    found = {}
+    for name in _measured(settings):
+        choose = _choice(settings, _own(settings, Pace(1), name).refresh)
+        found[name] = names_of(info.evidence[name].factor.operator, choose)
+    return found
+
+
+def _scale(settings: Any, pace: Pace) -> Callable[[Array], Any]:
+    """What the optimizer's result is multiplied by: one number, or one for each network."""
+    if settings.generation.rate is None and settings.recognition.rate is None:
+        return downhill(rate_of(settings, pace))
+    below, above = (downhill(rate_of(settings, pace, name)) for name in PARTS)
+
+    def scale(steps: Array) -> Helmholtz:
+        rate = below(steps)
+        return Helmholtz(rate, rate, above(steps), CODINGS[settings.model.coding])
+
+    return scale
+
+
+def _measured(settings: Any) -> tuple[str, ...]:
+    """The networks that have a metric."""
+    if not hasattr(settings, "metric"):
+        return ()
+    return tuple(name for name in PARTS if getattr(settings.metric, name) != "none")
+
+
+def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
+    """The natural direction of every network that has a metric; the others keep their gradient."""
+    measured = _measured(settings)
+    if not measured:
+        return steepest()
+    looks = settings.metric.adaptive or settings.metric.kl_radius
+    blocks: dict[str, Block] = {}
+    for name, part in PARTS.items():
+        own = _own(settings, pace, name)
+        if name in measured:
+            source = SOURCES[name][getattr(settings.metric, name)]
+            direction = _natural(settings, own, pace, (source, part), objective)
+            blocks[name] = Block(part, direction)
+        elif looks:
+            blocks[name] = Block(part, paced(steepest(), own.rate))
+    return blockwise(blocks)
+
+
+def _asleep(settings: Any, pace: Pace) -> Direction:
+    """The direction of additional sleep steps: recognition's, by the Fisher of dreams, of any length."""
+    if not hasattr(settings, "metric"):
+        return steepest()
+    resting = settings.metric.model_copy(update={"kl_radius": 0.0, "adaptive": False})
+    own, part = _own(settings, pace, "recognition"), PARTS["recognition"]
+    found = _natural(
+        settings.model_copy(update={"metric": resting}), own, pace, (fisher.recognition_from_dreams, part)
     )
-    asleep = settings.model_copy(update={"metric": resting})
-    extra = put_together(sleep_only(chosen.samples, share), direction(asleep, pace))
-    return alternate(main, extra, chosen.sleeps - 1)
+    return blockwise({"recognition": Block(part, found)})
 
 
-def learning_rate(settings: config.Optimizer, steps: int) -> Schedule:
-    """The learning rate as a function of the step."""
-    length = settings.decay_steps or max(steps, 1)
-    return SCHEDULES[settings.schedule](settings.learning_rate, length, settings.final_fraction)
-
-
-def _natural_with(choose: Choice, settings: config.Config, pace: Pace) -> Direction:
-    chosen = settings.metric
-    metric = per_unit.fisher(
-        GENERATION[chosen.generation], RECOGNITION[chosen.recognition], chosen.rows or None
-    )
+def _natural(
+    settings: Any,
+    own: Own,
+    pace: Pace,
+    measured: tuple[Callable[[int | None], Metric], Part],
+    objective: Objective | None = None,
+) -> Direction:
+    chosen, (source, part) = settings.metric, measured
+    metric = source(chosen.rows or None)
+    if own.refresh > 1:
+        metric = fisher.from_values(metric)
     if chosen.average:
-        metric = per_unit.averaged(metric, chosen.average)
-    adapt = levenberg_marquardt(pace.rate) if chosen.adaptive else None
-    final = (chosen.final_damping or chosen.damping) / chosen.damping
-    damping = SCHEDULES["exponential"](chosen.damping, pace.steps, final)
-    direction = natural(
-        metric, choose, damping, refresh=chosen.refresh, relative=chosen.relative, adapt=adapt
+        metric = averaged(metric, chosen.average)
+    options = Options(
+        damping=_damping(chosen, own.damping, pace),
+        length=_length(chosen, own.rate),
+        gain=True,
+        refresh=own.refresh,
+        relative=chosen.relative,
+        gradient_decay=chosen.gradient_decay,
     )
-    if chosen.momentum:
-        direction = covector_momentum(direction, chosen.momentum)
-    return trust_region(direction, chosen.kl_radius, pace.rate) if chosen.kl_radius else direction
+    revalue = None if objective is None else objective.revalue
+    solver = per_layer(_choice(settings, own.refresh))
+    return natural(metric, solver, options, revalue=revalue, part=part, describe=of_layers(gain=True))
 
 
-def problem(key: PRNGKeyArray, settings: config.Config, dataset: Dataset) -> Problem:
-    """What a session trains for a config; the key is that of evaluations."""
-    if settings.model.kind != MACHINE:
-        return network_registry.problem(settings, dataset)
-    monitor, visible = Monitor(key, settings, dataset), dataset.visible
-    return Problem(
-        fresh=lambda key: model(key, settings.model, visible),
-        algorithm=lambda changed, steps: algorithm(changed, steps),
-        rows=batches.on_device(dataset.train, dataset.levels, dataset.resample),
-        number=len(dataset.train),
-        draw=_coded(settings.training.batch_size, CODINGS[settings.model.coding]),
-        measure=monitor.measure,
-        scale=visible * math.log(2),
-        chunk=lambda samples: chunk_length(settings, visible, samples),
-    )
+def _own(settings: Any, pace: Pace, name: str) -> Own:
+    chosen, metric = getattr(settings, name), settings.metric
+    rate = rate_of(settings, pace, name)
+    return Own(rate, chosen.damping or metric.damping, chosen.refresh or metric.refresh)
 
 
-def _coded(size: int, coding: Coding) -> Callable[..., Array]:
-    """Batches of a Helmholtz machine: binary values in its coding, units-major."""
-
-    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> Array:
-        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-        on = batches.draw(key, rows, chosen, jnp.zeros(()).dtype)
-        return coding.value(on, on.dtype)
-
-    return draw
+def _choice(settings: Any, refresh: int) -> Choice:
+    """The solver of a config for every layer."""
+    chosen = settings.metric
+    if not hasattr(chosen, "solver"):
+        return always(diagonal())
+    return SOLVERS[chosen.solver](refresh, chosen.iterations)
 
 
-def model(key: PRNGKeyArray, settings: config.Model, visible: int) -> Helmholtz:
-    """A fresh model of a config for data of that width."""
-    return helmholtz(
-        key,
-        (visible, *settings.layers),
-        coding=CODINGS[settings.coding],
-        weights=WEIGHTS[settings.weights](in_axis=1, out_axis=0),
-        bias=settings.bias,
-        prior_bias=settings.prior_bias,
-    )
+def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
+    final = (chosen.final_damping or damping) / damping
+    falling = scheduled(SCHEDULES["exponential"](damping, Decay(pace.steps, final)))
+    if not chosen.adaptive:
+        return falling
+    return levenberg_marquardt(falling, every=WATCHED, bounds=(1e-3, 1e3))
+
+
+def _length(chosen: Any, rate: optax.Schedule) -> Length | None:
+    """None where the learning rate of the whole step decides."""
+    if chosen.kl_radius:
+        return divergence_ball(chosen.kl_radius, longest=learning_rate(rate))
+    return learning_rate(rate) if chosen.adaptive else None

@@ -24,7 +24,7 @@ from natgrad import tree
 from natgrad.core import Estimate, Objective, stateless
 from natgrad.layers import bernoulli
 from natgrad.layers.bernoulli import Coding, Layer, Values, flat, spread, stored
-from natgrad.models.helmholtz import machine as helmholtz
+from natgrad.models.helmholtz import machine
 from natgrad.models.helmholtz.machine import Helmholtz, Pass
 from natgrad.tree import map_layers
 
@@ -55,29 +55,33 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
 
     def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
         key_wake, key_dream = jax.random.split(key)
-        wake = helmholtz.wake(key_wake, model, batch, samples, shared=True)
-        dreams = helmholtz.dream(key_dream, model, samples, batch.shape[1])
-        log_weights = helmholtz.log_weights(model, wake, shared=True)
+        wake = machine.wake(key_wake, model, batch, samples, shared=True)
+        dreams = machine.dream(key_dream, model, samples, batch.shape[1])
+        log_weights = machine.log_weights(model, wake, shared=True)
         drawn = Phases(wake, weigh(log_weights), dreams)
         value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=0) - jnp.log(samples))
         effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=0))
         return Estimate(value, gradient(model, drawn, shares), drawn, {"effective_samples": effective})
 
-    return stateless(estimate)
+    return stateless(estimate, lambda model, drawn: loss(model, drawn, shares))
 
 
 def sleep_only(samples: int, share: float) -> Objective:
     """The sleep phase alone: recognition learns from dreams, generation rests."""
 
     def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
-        dreams = helmholtz.dream(key, model, samples, batch.shape[1])
+        dreams = machine.dream(key, model, samples, batch.shape[1])
         even = jnp.full((samples, batch.shape[1]), 1 / samples, batch.dtype)
         taught = _recognition(model, dreams, share * even / batch.shape[1])  # [nrws eq. 11]
         rest = tree.zeros((model.prior, model.generation))
-        value = -jnp.mean(helmholtz.log_recognition(model, dreams))
+        value = -jnp.mean(machine.log_recognition(model, dreams))
         return Estimate(value, Helmholtz(*rest, taught, model.coding), Phases(dreams, even, dreams), {})
 
-    return stateless(estimate)
+    def revalue(model: Helmholtz, drawn: Phases) -> Float[Array, ""]:
+        again = machine.judged(model, drawn.dreams.values)
+        return -share * jnp.mean(machine.log_recognition(model, again))
+
+    return stateless(estimate, revalue)
 
 
 def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
@@ -91,6 +95,16 @@ def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
         woken = _recognition(model, drawn.wake, weights)  # [nrws eq. 10]
         recognition = jax.tree.map(jnp.add, woken, recognition) if shares.sleep else woken
     return Helmholtz(prior, generation, recognition, model.coding)
+
+
+def loss(model: Helmholtz, drawn: Phases, shares: Shares) -> Float[Array, ""]:
+    """The loss whose gradient is `gradient`, for draws and weights that stay as they are."""
+    samples, rows = drawn.weights.shape
+    wake, dreams = (machine.judged(model, part.values) for part in (drawn.wake, drawn.dreams))
+    value = -(drawn.weights * machine.log_joint(model, wake)).sum() / rows  # [nrws eq. 8]
+    woken = shares.wake * (drawn.weights - shares.baseline / samples)
+    value = value - (woken * machine.log_recognition(model, wake)).sum() / rows  # [nrws eq. 10]
+    return value - shares.sleep * jnp.mean(machine.log_recognition(model, dreams))  # [nrws eq. 11]
 
 
 def _generation(model: Helmholtz, drawn: Pass, weights: Weights) -> tuple[Array, tuple[Layer, ...]]:

@@ -1,7 +1,7 @@
 """From a data set to what a network learns from: rows with targets, rows without, batches of both.
 
-Rows stay on the device as bytes; value / levels is an input. A part of the training rows may be without
-labels: the gradient never sees them, the metric may. The metric's rows are part of the batch:
+Rows stay on the device as bytes, value / levels is an input; or as real numbers. A part of the training
+rows may be without labels: the gradient never sees them, the metric may. Its rows are part of the batch:
 
     same         those of the gradient                      different    those after it in the epoch's order
     unlabeled    drawn from the rows without labels         both         the gradient's, and such
@@ -90,7 +90,7 @@ def held_out(dataset: Dataset, targets_of: Targets, split: str, *, limit: int, s
 
 
 def inputs_of(key: PRNGKeyArray, rows: batches.Rows, indices: Array) -> Array:
-    """The chosen rows as inputs in [0, 1], [row, visible]; drawn anew where the data are to be."""
+    """The chosen rows as inputs, [row, visible]: means in [0, 1], or as real as the data; or drawn again."""
     kind = jnp.zeros(()).dtype
     if rows.resample:
         return batches.draw(key, rows, indices, kind).T

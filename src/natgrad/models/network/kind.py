@@ -1,27 +1,29 @@
-"""Networks by the names of a config: model and law -> task, data -> rows and batches, all -> a `Problem`."""
+"""Networks as a kind of model: a task from a config, rows and batches from data, a `Problem` from both."""
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from natgrad import config
-from natgrad.core import Model, Problem
+from natgrad.core import Kind, Model, Panel, Problem
 from natgrad.data import Dataset
 from natgrad.errors import InputError
+from natgrad.evaluate.panels import reconstructions
 from natgrad.layers.networks import convolutional, fresh_convolutional, fresh_perceptron, perceptron
 from natgrad.layers.outputs import Law, linear, sigmoid, softmax
 from natgrad.layers.supervised import Task
 from natgrad.models.network import examples
 from natgrad.models.network.examples import Examples
 from natgrad.models.network.figures import Judge, misclassified, squared
-from natgrad.models.network.methods import ACTIVATIONS, algorithm
-from natgrad.training.checks import network_chunk
+from natgrad.models.network.methods import ACTIVATIONS, algorithm, rate_of
+from natgrad.models.network.spec import Shape
+from natgrad.models.network.trained import TrainedNetwork
 
-LAWS: dict[str, Callable[[config.Model], Law]] = {
+LAWS: dict[str, Callable[[Any], Law]] = {
     "softmax": lambda chosen: softmax(),
     "sigmoid": lambda chosen: sigmoid(),
     "linear": lambda chosen: linear(chosen.beta or 1.0),
@@ -42,37 +44,29 @@ PREDICTIONS: dict[str, tuple[Callable[[jax.Array], jax.Array], Callable[[np.ndar
 """From outputs to the mean of the target, and from that to what is predicted."""
 
 
-class Sizes(NamedTuple):
-    """What the data say of a network: the width of its inputs, their shape as images, and its outputs."""
-
-    visible: int
-    image: tuple[int, int] | None
-    outputs: int
-
-
-def _deep(chosen: config.Model, sizes: Sizes) -> tuple[int, ...]:
+def _deep(chosen: Any, sizes: Shape) -> tuple[int, ...]:
     return sizes.visible, *chosen.layers, sizes.outputs
 
 
-def _mirrored(chosen: config.Model, sizes: Sizes) -> tuple[int, ...]:
+def _mirrored(chosen: Any, sizes: Shape) -> tuple[int, ...]:
     return sizes.visible, *chosen.layers, *chosen.layers[-2::-1], sizes.outputs
 
 
-def _fresh_filters(key: PRNGKeyArray, chosen: config.Model, sizes: Sizes) -> Model:
-    image = (1, *(sizes.image or (1, sizes.visible)))
+def _fresh_filters(key: PRNGKeyArray, chosen: Any, sizes: Shape) -> Model:
+    image = (1, *(sizes.image_shape or (1, sizes.visible)))
     layers = (*chosen.layers, sizes.outputs)
-    return fresh_convolutional(key, image, chosen.filters or (), layers, width=chosen.filter_width or 5)
+    return fresh_convolutional(key, image, chosen.filters, layers, width=chosen.filter_width)
 
 
-def _filtered(chosen: config.Model, sizes: Sizes) -> Callable[[Model, Any], jax.Array]:
-    inner = convolutional(ACTIVATIONS[chosen.activation or "tanh"])
-    image = sizes.image or (1, sizes.visible)
+def _filtered(chosen: Any, sizes: Shape) -> Callable[[Model, Any], jax.Array]:
+    inner = convolutional(ACTIVATIONS[chosen.activation])
+    image = sizes.image_shape or (1, sizes.visible)
     return lambda parameters, rows: inner(parameters, rows.reshape(-1, 1, *image))
 
 
-def _layered(chosen: config.Model, sizes: Sizes) -> Callable[[Model, Any], jax.Array]:
+def _layered(chosen: Any, sizes: Shape) -> Callable[[Model, Any], jax.Array]:
     del sizes
-    return perceptron(ACTIVATIONS[chosen.activation or "tanh"])
+    return perceptron(ACTIVATIONS[chosen.activation])
 
 
 MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
@@ -82,14 +76,20 @@ MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
 }
 
 
-def fresh(key: PRNGKeyArray, chosen: config.Model, sizes: Sizes) -> Model:
+def shape_of(settings: Any, dataset: Dataset) -> Shape:
+    """What the data say of a network: the width of its inputs, their shape as images, and its outputs."""
+    outputs = _outputs(settings.model, dataset)
+    return Shape(visible=dataset.visible, outputs=outputs, image_shape=dataset.image_shape)
+
+
+def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
     """The parameters of a new network."""
-    return MODELS[chosen.kind][0](key, chosen, sizes)
+    return MODELS[settings.model.kind][0](key, settings.model, shape)
 
 
-def task(chosen: config.Model, sizes: Sizes) -> Task:
-    """The network and the law of its targets."""
-    return Task(MODELS[chosen.kind][1](chosen, sizes), LAWS[chosen.output or "softmax"](chosen))
+def task_of(chosen: Any, shape: Shape) -> Task:
+    """The network and the distribution of its targets."""
+    return Task(MODELS[chosen.kind][1](chosen, shape), LAWS[chosen.output](chosen))
 
 
 TARGETS: dict[str, examples.Targets] = {
@@ -105,37 +105,74 @@ METRIC_ROWS: dict[str, Callable[[Examples, int, int], examples.MetricRows]] = {
 }
 
 
-def problem(settings: config.Config, dataset: Dataset) -> Problem:
+def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     """What a session trains: a network of this config on these data."""
-    chosen, seed, size = settings.model, settings.data.split_seed, settings.training.batch_size
+    del key
+    chosen, size = settings.model, settings.training.batch_size
     if chosen.kind == "convnet" and dataset.image_shape is None:
-        raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
-    targets, limit = _targets(chosen), settings.evaluation.rows
-    rows = examples.examples_of(dataset, targets, labelled=settings.data.labelled, seed=seed)
-    parts = {s: examples.held_out(dataset, targets, s, limit=limit, seed=seed) for s in ("valid", "test")}
-    sizes = Sizes(dataset.visible, dataset.image_shape, _outputs(chosen, dataset))
-    network, judge = task(chosen, sizes), JUDGES[chosen.output or "softmax"]
-    shape = jax.eval_shape(lambda: fresh(jax.random.key(0), chosen, sizes))
-    _check_targets(network, shape, rows, parts)
-    metric_rows = METRIC_ROWS[settings.metric.data or "same"](rows, size, settings.metric.rows)
+        raise InputError(
+            f"a convnet needs images, the rows of {dataset.name} are not images; give --image-shape"
+        )
+    rows, parts = examples_of(settings, dataset)
+    shape = shape_of(settings, dataset)
+    task, judge = task_of(chosen, shape), JUDGES[chosen.output]
+    arrays = jax.eval_shape(lambda: fresh(jax.random.key(0), settings, shape))
+    _check_targets(task, arrays, rows, parts)
     return Problem(
-        fresh=lambda key: fresh(key, chosen, sizes),
-        algorithm=lambda changed, steps: algorithm(changed, network, steps),
+        fresh=lambda key: fresh(key, settings, shape),
         rows=rows,
         number=len(rows.labelled.values),
-        draw=examples.batches_of(size, metric_rows),
-        measure=lambda model: judge.measure(network, model, **parts),
-        scale=judge.ignorance(sizes.outputs),
-        chunk=lambda samples: network_chunk(settings, _products(shape, dataset.image_shape)),
-        outputs=sizes.outputs,
+        draw=examples.batches_of(size, _metric_rows(settings, rows)),
+        stages=((0, None),),
+        algorithm=partial(algorithm, settings, task),
+        rate=partial(rate_of, settings),
+        operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
+        ignorance=judge.ignorance(shape.outputs),
+        measure=lambda state: judge.measure(task, state.used, **parts),
     )
 
 
-def _targets(chosen: config.Model) -> examples.Targets:
-    return examples.itself if chosen.kind == "autoencoder" else TARGETS[chosen.output or "softmax"]
+def examples_of(settings: Any, dataset: Dataset) -> tuple[Examples, dict[str, Any]]:
+    """The rows to learn from, and those to evaluate on, by split."""
+    targets, seed, limit = _targets(settings.model), settings.data.split_seed, settings.evaluation.rows
+    rows = examples.examples_of(dataset, targets, labelled=settings.data.labelled, seed=seed)
+    splits = ("valid", "test")
+    return rows, {s: examples.held_out(dataset, targets, s, limit=limit, seed=seed) for s in splits}
 
 
-def _outputs(chosen: config.Model, dataset: Dataset) -> int:
+def _metric_rows(settings: Any, rows: Examples) -> examples.MetricRows:
+    if not hasattr(settings, "metric"):
+        return examples.same(rows, settings.training.batch_size, 0)
+    chosen = settings.metric
+    return METRIC_ROWS[chosen.data](rows, settings.training.batch_size, chosen.rows)
+
+
+def _operations(settings: Any, arrays: Model, image: tuple[int, int] | None) -> int:
+    passes = 1 + settings.metric.iterations if hasattr(settings, "metric") else 1
+    return 6 * _products(arrays, image) * settings.training.batch_size * passes
+
+
+def trained(settings: Any, shape: Shape, model: Model, carry: dict[str, Any]) -> TrainedNetwork:
+    """The network as its user sees it."""
+    del carry
+    task, (mean, predicts) = task_of(settings.model, shape), PREDICTIONS[settings.model.output]
+    real = settings.data.binarize == "real"
+    return TrainedNetwork(model, task.network, mean, predicts, shape.visible, real)
+
+
+def panels(run: Any, dataset: Dataset) -> dict[str, Panel]:
+    """Reconstructions of test rows, of a network that makes any."""
+    if run.config.model.kind != "autoencoder":
+        return {}
+    text = "Test rows, and below or beside them what the network makes of them."
+    return {"Reconstructions": reconstructions(run, dataset, text)}
+
+
+def _targets(chosen: Any) -> examples.Targets:
+    return examples.itself if chosen.kind == "autoencoder" else TARGETS[chosen.output]
+
+
+def _outputs(chosen: Any, dataset: Dataset) -> int:
     """How many outputs the targets ask for."""
     if chosen.kind == "autoencoder":
         return dataset.visible
@@ -154,6 +191,10 @@ def _check_targets(network: Task, shape: Model, rows: Examples, parts: dict[str,
     for part in parts.values():
         outputs = jax.eval_shape(network.network, shape, part.inputs)
         network.law.check(outputs, part.targets)
-    if rows.targets is not None:
-        whole = jax.ShapeDtypeStruct((len(rows.targets), *outputs.shape[1:]), outputs.dtype)
-        network.law.check(whole, rows.targets)
+    targets = rows.labelled.values if rows.targets is None else rows.targets
+    if rows.targets is not None or targets.dtype.kind == "f":  # bytes of inputs are in [0, 1] by their levels
+        whole = jax.ShapeDtypeStruct((len(targets), *outputs.shape[1:]), outputs.dtype)
+        network.law.check(whole, targets)
+
+
+KIND = Kind(shape_of, fresh, problem, trained, panels)

@@ -1,134 +1,132 @@
 """Methods of networks by the names of a config: a line of `DIRECTIONS` each, put together from `updates`.
 
-The loss, the optimiser and the refusal of steps that are not finite are those of every method.
+The loss, the optimizer and the refusal of steps that are not finite are those of every method.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from natgrad import config
-from natgrad.core import Algorithm, Direction, steepest
+from natgrad.core import Algorithm, Direction, Pace, Solver
 from natgrad.layers.networks import Activation
 from natgrad.layers.supervised import Task, supervised
-from natgrad.metrics.curvature import Metric, fisher, monte_carlo_fisher
+from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
 from natgrad.metrics.empirical import centred_covariance
 from natgrad.metrics.units import exact_units, sampled_units
-from natgrad.models.network.presets import hessian_free_parts, krylov_direction, unit_direction
-from natgrad.solvers.contract import Solver
+from natgrad.models.network.presets import (
+    hessian_free_parts,
+    krylov_direction,
+    unit_direction,
+    whole_direction,
+)
 from natgrad.solvers.diagonal import diagonal
-from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.subspace import subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.solvers.whole import Solve, automatic, dense_solve, dual_solve
+from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.solvers.units import UnitSolver
+from natgrad.solvers.whole import automatic, dense_solve, dual_solve
+from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
-from natgrad.updates.reduction import constant, levenberg_marquardt
-from natgrad.updates.truncated_newton import Parts, truncated_newton
+from natgrad.updates.natural import Options
 
 ACTIVATIONS: dict[str, Activation] = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu}
 
-
-class Given(NamedTuple):
-    """What a direction is made for: the task, and the learning rate as a function of the step."""
-
-    task: Task
-    rate: optax.Schedule
-
-
-SOLVERS: dict[str, Callable[[int], Solve]] = {
+SOLVERS: dict[str, Callable[[int], Solver]] = {
     "cg": conjugate_gradient,
     "minres": minres_qlp,
     "direct": lambda iterations: dense_solve(),
     "dual": lambda iterations: dual_solve(),
 }
-UNIT_SOLVERS: dict[str, Callable[[int], Solver]] = {
+UNIT_SOLVERS: dict[str, Callable[[int], UnitSolver]] = {
     "auto": unit_gradients,
     "cg": unit_gradients,
     "diagonal": lambda iterations: diagonal(),
 }
 
 
-def _measured(metric: Metric, usual: Solve, settings: config.Config, given: Given) -> Direction:
-    """A whole-network system, solved and taken a rate's length (or a divergence's) along."""
+def _whole(metric: TaskMetric, usual: Solver, settings: Any, task: Task, rate: optax.Schedule) -> Direction:
+    """A system of the whole network, solved, and followed by a rate or up to a divergence."""
     chosen = settings.metric
-    rate = learning_rate(given.rate if settings.optimizer.name == "sgd" else 1.0)
+    length = learning_rate(rate) if settings.optimizer.name == "sgd" else None
     adapt = levenberg_marquardt if chosen.adaptive else constant
-    return truncated_newton(
-        given.task,
-        Parts(
-            metric=metric,
-            solve=usual if chosen.solver == "auto" else SOLVERS[chosen.solver](chosen.iterations),
-            damping=adapt(chosen.damping),
-            length=divergence_ball(chosen.kl_radius, longest=rate) if chosen.kl_radius else rate,
-            momentum=chosen.momentum,
-            relative=chosen.relative,
-        ),
+    options = Options(
+        damping=adapt(chosen.damping),
+        length=divergence_ball(chosen.kl_radius, longest=length) if chosen.kl_radius else length,
+        refresh=chosen.refresh,
+        relative=chosen.relative,
+        warm_start=chosen.warm_start,
     )
+    solver = usual if chosen.solver == "auto" else SOLVERS[chosen.solver](chosen.iterations)
+    return whole_direction(task, metric, solver, options)
 
 
-def _natural(settings: config.Config, given: Given) -> Direction:
+def _natural(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
     chosen = settings.metric
     sampled = partial(monte_carlo_fisher, chosen.drawn) if chosen.drawn else fisher
-    return _measured(sampled(chunk=chosen.chunk), conjugate_gradient(chosen.iterations), settings, given)
+    metric = sampled(rows_at_once=chosen.rows_at_once)
+    return _whole(metric, conjugate_gradient(chosen.iterations), settings, task, rate)
 
 
-def _tonga(settings: config.Config, given: Given) -> Direction:
+def _tonga(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
     chosen = settings.metric
     usual = automatic(conjugate_gradient(chosen.iterations))
-    return _measured(centred_covariance(chunk=chosen.chunk), usual, settings, given)
+    return _whole(centred_covariance(rows_at_once=chosen.rows_at_once), usual, settings, task, rate)
 
 
-def _hessian_free(settings: config.Config, given: Given) -> Direction:
+def _hessian_free(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
     chosen = settings.metric
-    search = line_search(settings.optimizer.learning_rate)
-    parts = hessian_free_parts(
-        damping=chosen.damping, iterations=chosen.iterations, momentum=chosen.momentum, length=search
+    options = Options(
+        damping=levenberg_marquardt(chosen.damping),
+        length=line_search(float(rate(0))),
+        warm_start=chosen.warm_start,
     )
-    return truncated_newton(given.task, parts)
+    return whole_direction(task, *hessian_free_parts(chosen.iterations), options)
 
 
-def _krylov(settings: config.Config, given: Given) -> Direction:
-    return krylov_direction(given.task, descend=subspace_descent(settings.metric.iterations))
+def _krylov(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
+    del rate
+    return krylov_direction(task, descend=subspace_descent(settings.metric.iterations))
 
 
-def _units(settings: config.Config, given: Given) -> Direction:
-    chosen = settings.metric
-    return unit_direction(
-        given.task.law,
-        activation=ACTIVATIONS[settings.model.activation or "tanh"],
-        damping=chosen.damping,
-        metric=sampled_units(chosen.drawn) if chosen.drawn else exact_units(),
-        solver=UNIT_SOLVERS[chosen.solver](chosen.iterations),
-    )
+def _units(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
+    del rate
+    chosen, activation = settings.metric, ACTIVATIONS[settings.model.activation]
+    metric = sampled_units(activation, chosen.drawn) if chosen.drawn else exact_units(activation)
+    options = Options(damping=constant(chosen.damping), refresh=chosen.refresh)
+    return unit_direction(task, metric, UNIT_SOLVERS[chosen.solver](chosen.iterations), options)
 
 
-DIRECTIONS: dict[str, Callable[[config.Config, Given], Direction]] = {
+DIRECTIONS: dict[str, Callable[[Any, Task, optax.Schedule], Direction]] = {
     "natural": _natural,
     "hessian-free": _hessian_free,
     "krylov": _krylov,
     "tonga": _tonga,
     "units": _units,
-    "plain": lambda settings, given: steepest(),
+    "plain": lambda settings, task, rate: steepest(),
 }
-WHOLE = ("natural", "hessian-free", "tonga")  # their directions have their length already
 
 
-def algorithm(settings: config.Config, network: Task, steps: int) -> Algorithm:
-    """The training method of a config, for a training of that many steps."""
-    chosen = settings.optimizer
-    length = chosen.decay_steps or max(steps, 1)
-    rate = SCHEDULES[chosen.schedule](chosen.learning_rate, length, chosen.final_fraction)
-    direction = DIRECTIONS[settings.method](settings, Given(network, rate))
-    measured = settings.method in WHOLE and chosen.name == "sgd"
-    optimizer = OPTIMIZERS[chosen.name](chosen.momentum)
-    scale = downhill(SCHEDULES["constant"](1.0, 0, 1.0) if measured else rate)
-    return descent(
-        supervised(network), direction, optimizer, scale=scale, average=settings.evaluation.average
-    )
+def rate_of(settings: Any, pace: Pace) -> optax.Schedule:
+    """The learning rate as a function of the step; a method without a schedule has a constant one."""
+    chosen, rate = settings.optimizer, pace.cut * settings.optimizer.learning_rate
+    if not hasattr(chosen, "schedule"):
+        return optax.constant_schedule(rate)
+    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
+    return SCHEDULES[chosen.schedule](rate, decay)
+
+
+def algorithm(settings: Any, task: Task, stage: Any, pace: Pace) -> Algorithm:
+    """The training method of a config at a pace; networks have one stage only."""
+    del stage
+    chosen, rate = settings.optimizer, rate_of(settings, pace)
+    optimizer = OPTIMIZERS[getattr(chosen, "name", "sgd")](getattr(chosen, "momentum", 0.0))
+    direction = DIRECTIONS[settings.method](settings, task, rate)
+    average = settings.evaluation.average
+    return descent(supervised(task), direction, optimizer, scale=downhill(rate), average=average)

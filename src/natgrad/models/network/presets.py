@@ -16,26 +16,27 @@ import optax
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import Algorithm, Direction, Estimate, Model, steepest
-from natgrad.errors import InputError
-from natgrad.layers.bernoulli import Layer
+from natgrad.core import Algorithm, Direction, Estimate, Model, Solver, Step
 from natgrad.layers.networks import Activation
 from natgrad.layers.networks import perceptron as perceptron_network
 from natgrad.layers.outputs import Law
-from natgrad.layers.supervised import Labelled, Rows, Task, loss, supervised
-from natgrad.metrics.blocks import Blocks
-from natgrad.metrics.curvature import Metric, fisher, gauss_newton
-from natgrad.metrics.empirical import centred_covariance, squared_gradients
-from natgrad.metrics.units import UnitMetric, exact_units
-from natgrad.solvers.contract import Factor, Solver
-from natgrad.solvers.krylov import conjugate_gradient as unit_gradients
+from natgrad.layers.supervised import Task, loss, supervised
+from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton
+from natgrad.metrics.empirical import centred_covariance, squared_gradients, with_diagonal
+from natgrad.metrics.units import exact_units
+from natgrad.solvers.choice import always
+from natgrad.solvers.results import FAILED
 from natgrad.solvers.subspace import Descend, subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient, little_progress
-from natgrad.solvers.whole import FAILED, System, automatic
+from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.solvers.units import UnitSolver, per_layer
+from natgrad.solvers.whole import System, automatic
+from natgrad.updates.damping import Damping, constant, levenberg_marquardt
 from natgrad.updates.descent import descent
+from natgrad.updates.describe import of_layers, of_system
+from natgrad.updates.first_order import steepest
 from natgrad.updates.lengths import Length, learning_rate, line_search
-from natgrad.updates.reduction import Damping, constant, levenberg_marquardt
-from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner, truncated_newton
+from natgrad.updates.natural import Options, natural
 
 
 def plain(task: Task, optimizer: optax.GradientTransformation) -> Algorithm:
@@ -43,9 +44,14 @@ def plain(task: Task, optimizer: optax.GradientTransformation) -> Algorithm:
     return descent(supervised(task), steepest(), optimizer)
 
 
-def truncated(task: Task, parts: Parts) -> Algorithm:
-    """Any combination of parts."""
-    return descent(supervised(task), truncated_newton(task, parts), optax.sgd(1.0))
+def whole_direction(task: Task, metric: TaskMetric, solver: Solver, options: Options) -> Direction:
+    """The natural direction of all parameters at once."""
+    return natural(metric(task), solver, options, revalue=supervised(task).revalue, describe=of_system)
+
+
+def truncated(task: Task, metric: TaskMetric, solver: Solver, options: Options) -> Algorithm:
+    """Any combination of parts; the options need a length."""
+    return descent(supervised(task), whole_direction(task, metric, solver, options), optax.identity())
 
 
 def natural_network(
@@ -53,13 +59,13 @@ def natural_network(
     *,
     rate: float = 1.0,
     damping: Damping | float = 1e-2,
-    metric: Metric | None = None,
+    metric: TaskMetric | None = None,
     iterations: int = 20,
 ) -> Algorithm:
-    """Truncated Newton natural gradient, the seed's algorithm 1."""
+    """Truncated Newton natural gradient [revisiting alg. 1]."""
     adapted = damping if isinstance(damping, Damping) else constant(damping)
-    solve, length = conjugate_gradient(iterations), learning_rate(rate)
-    return truncated(task, Parts(fisher() if metric is None else metric, solve, adapted, length))
+    options = Options(damping=adapted, length=learning_rate(rate))
+    return truncated(task, fisher() if metric is None else metric, conjugate_gradient(iterations), options)
 
 
 def hessian_free(
@@ -67,72 +73,64 @@ def hessian_free(
     *,
     damping: float = 1.0,
     iterations: int = 250,
-    momentum: float = 0.95,
+    warm_start: float = 0.95,
     length: Length | None = None,
 ) -> Algorithm:
     """Martens' Hessian-Free with its usual settings."""
-    return truncated(
-        task, hessian_free_parts(damping=damping, iterations=iterations, momentum=momentum, length=length)
-    )
-
-
-def hessian_free_parts(*, damping: float, iterations: int, momentum: float, length: Length | None) -> Parts:
-    """What Hessian-Free is made of."""
-    return Parts(
-        metric=gauss_newton(),
-        solve=conjugate_gradient(iterations, stop=little_progress(5e-4), keep=1.3),
+    options = Options(
         damping=levenberg_marquardt(damping),
         length=line_search() if length is None else length,
-        precondition=diagonal_preconditioner(squared_gradients()),
-        momentum=momentum,
+        warm_start=warm_start,
     )
+    return truncated(task, *hessian_free_parts(iterations), options)
+
+
+def hessian_free_parts(iterations: int) -> tuple[TaskMetric, Solver]:
+    """The metric and the solver of Hessian-Free [martens2010]."""
+    solver = conjugate_gradient(iterations, stop=little_progress(5e-4), keep=1.3, precondition=0.75)
+    return with_diagonal(gauss_newton(), squared_gradients()), solver
 
 
 def tonga(task: Task, *, rate: float = 1.0, damping: float = 0.1, iterations: int = 20) -> Algorithm:
     """Le Roux's natural gradient by the covariance of gradients, solved in the smaller space."""
-    solve = automatic(conjugate_gradient(iterations))
-    return truncated(task, Parts(centred_covariance(), solve, constant(damping), learning_rate(rate)))
+    options = Options(damping=constant(damping), length=learning_rate(rate))
+    return truncated(task, centred_covariance(), automatic(conjugate_gradient(iterations)), options)
 
 
 class Spanned(NamedTuple):
-    """What subspace descent keeps: the last direction."""
-
-    direction: Model
-
-
-class SpannedEvidence(NamedTuple):
-    """How the small minimisation went."""
+    """How the small minimization of subspace descent went."""
 
     iterations: Int[Array, ""]
     result: Int[Array, ""]
 
 
-def krylov_descent(task: Task, *, descend: Descend | None = None, metric: Metric | None = None) -> Algorithm:
-    """Krylov subspace descent; metric and minimisation both on the metric's rows, which need targets."""
+def krylov_descent(
+    task: Task, *, descend: Descend | None = None, metric: TaskMetric | None = None
+) -> Algorithm:
+    """Krylov subspace descent; metric and minimization both on the metric's rows, which need targets."""
     direction = krylov_direction(task, descend=descend, metric=metric)
-    return descent(supervised(task), direction, optax.sgd(1.0))
+    return descent(supervised(task), direction, optax.identity(), scale=lambda steps: -1.0)
 
 
 def krylov_direction(
-    task: Task, *, descend: Descend | None = None, metric: Metric | None = None
+    task: Task, *, descend: Descend | None = None, metric: TaskMetric | None = None
 ) -> Direction:
-    """The whole step of Krylov subspace descent, as a direction."""
+    """The whole step of Krylov subspace descent, as a direction; the last one is carried."""
     inner = subspace_descent() if descend is None else descend
-    measure = gauss_newton() if metric is None else metric
+    measured = (gauss_newton() if metric is None else metric)(task)
 
-    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Spanned:
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Model:
         del key, estimate
-        return Spanned(tree.zeros(model))
+        return tree.zeros(model)
 
-    def apply(
-        key: PRNGKeyArray, kept: Spanned, model: Model, estimate: Estimate
-    ) -> tuple[Model, Spanned, SpannedEvidence]:
-        rows: Rows = estimate.samples.measured
-        system = System(measure(key, task, model, rows), jnp.zeros_like(estimate.value))
+    def apply(key: PRNGKeyArray, last: Model, model: Model, estimate: Estimate) -> Step:
+        operator, _ = measured.measure(key, (), model, estimate.samples)
+        system = System(operator.bind(), jnp.zeros_like(estimate.value))
+        rows = estimate.samples.metric_rows
         after = lambda step: loss(task, tree.subtract(model, step), rows)  # noqa: E731
-        found = inner(system, estimate.gradient, kept.direction, after)
-        step = tree.select(found.result != FAILED, found.value, tree.zeros(model))
-        return step, Spanned(step), SpannedEvidence(found.iterations, found.result)
+        found = inner(system, estimate.gradient, last, after)
+        evidence = Spanned(found.iterations, found.result)
+        return Step(found.value, found.value, evidence, sound=found.result != FAILED)
 
     return Direction(init, apply)
 
@@ -143,50 +141,17 @@ def unit_blocks(
     *,
     activation: Activation = jnp.tanh,
     damping: float = 1e-2,
-    metric: UnitMetric | None = None,
-    solver: Solver | None = None,
+    metric: TaskMetric | None = None,
+    solver: UnitSolver | None = None,
 ) -> Algorithm:
     """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network."""
-    direction = unit_direction(law, activation=activation, damping=damping, metric=metric, solver=solver)
-    return descent(supervised(Task(perceptron_network(activation), law)), direction, optimizer)
-
-
-def unit_direction(
-    law: Law,
-    *,
-    activation: Activation = jnp.tanh,
-    damping: float = 1e-2,
-    metric: UnitMetric | None = None,
-    solver: Solver | None = None,
-) -> Direction:
-    """The direction of every unit by its own exact block.
-
-    The solver is conjugate gradients by default; it must not call LAPACK, of which several calls side by
-    side can wait for each other for ever.
-    """
-    measure = exact_units() if metric is None else metric
+    task = Task(perceptron_network(activation), law)
+    blocks = exact_units(activation) if metric is None else metric
     chosen = unit_gradients(5) if solver is None else solver
-    if chosen.lapack:
-        raise InputError(
-            f"unit blocks are solved without LAPACK, got the {chosen.name} solver; use cg or diagonal"
-        )
+    direction = unit_direction(task, blocks, chosen, Options(damping=constant(damping)))
+    return descent(supervised(task), direction, optimizer)
 
-    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> tuple[()]:
-        del key, model, estimate
-        return ()
 
-    def apply(
-        key: PRNGKeyArray, carry: tuple[()], model: Model, estimate: Estimate
-    ) -> tuple[Model, tuple[()], tuple[Blocks, ...]]:
-        batch: Labelled = estimate.samples
-        inputs = batch.measured.inputs
-        blocks = measure(key, law, activation, model, inputs.reshape(inputs.shape[0], -1))
-
-        def prepared(block: Blocks, g: Layer) -> Factor:
-            return chosen.prepare(block, jnp.full_like(g.bias, damping))
-
-        gradient = estimate.gradient
-        solved = chosen.solve(tree.map_layers(prepared, blocks, gradient), gradient)
-        return tuple(solution.value for solution in solved), carry, blocks
-
-    return Direction(init, apply)
+def unit_direction(task: Task, metric: TaskMetric, solver: UnitSolver, options: Options) -> Direction:
+    """The direction of every unit by its own block."""
+    return natural(metric(task), per_layer(always(solver)), options, describe=of_layers(gain=False))

@@ -28,6 +28,7 @@ class TrainedNetwork:
         mean: from outputs to the mean of the target: probabilities, for classes.
         predicts: from that mean to what is predicted: the class, or the mean itself.
         visible: the width of a row.
+        real: whether a row's values may be any numbers, not only those in [0, 1].
     """
 
     parameters: Model
@@ -35,6 +36,7 @@ class TrainedNetwork:
     mean: Callable[[Array], Array]
     predicts: Callable[[np.ndarray], np.ndarray]
     visible: int
+    real: bool = False
 
     def outputs(self, rows: np.ndarray) -> np.ndarray:
         """The outputs before any activation, [row, output]."""
@@ -66,7 +68,9 @@ class TrainedNetwork:
                 f"expected at least one row of {self.visible} values, got an array of shape {rows.shape}; "
                 "reshape it"
             )
-        if not np.isfinite(rows).all() or rows.min() < 0 or rows.max() > 1:
+        if not np.isfinite(rows).all():
+            raise InputError("expected finite numbers, got NaN or infinity; remove or replace them")
+        if not self.real and (rows.min() < 0 or rows.max() > 1):
             raise InputError(f"expected values in [0, 1], got {rows.min()} to {rows.max()}; rescale the rows")
         return jnp.asarray(rows, jax.tree.leaves(self.parameters)[0].dtype)
 

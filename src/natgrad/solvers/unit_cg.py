@@ -19,9 +19,9 @@ from jaxtyping import Array, Float
 
 from natgrad.layers import stacks
 from natgrad.layers.bernoulli import Layer
-from natgrad.metrics.blocks import UnitBlocks, join, split
-from natgrad.solvers.contract import Damping, Solution, Solver, needs_rows
-from natgrad.solvers.samples import System, quotient, solve_in_samples
+from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
+from natgrad.solvers.samples import quotient, solve_in_samples
+from natgrad.solvers.units import LayerSolution, LayerSystem, UnitDamping, UnitSolver, needs_rows
 
 FEW_ROWS = 128  # a product of rows with rows costs next to nothing
 Vectors = Float[Array, "out side"]
@@ -32,45 +32,53 @@ class Primal(NamedTuple):
 
     rows: Float[Array, "side row"]
     curvature: Float[Array, "out row"]
-    damping: Damping
+    damping: UnitDamping
     mean: Float[Array, " side"]
     deflation: Float[Array, " out"]
 
 
-def conjugate_gradient(iterations: int = 4) -> Solver:
+def conjugate_gradient(iterations: int = 4) -> UnitSolver:
     """A fixed number of iterations for every layer."""
 
-    def solve(systems: Sequence[System], gradients: Sequence[Layer]) -> list[Solution]:
-        found: dict[int, Layer] = {}
+    def prepare(blocks: Blocks, damping: UnitDamping) -> tuple[()]:
+        needs_rows(blocks, "cg")
+        del damping
+        return ()
+
+    def solve(systems: Sequence[LayerSystem], gradients: Sequence[Layer]) -> list[LayerSolution]:
+        found: dict[int, LayerSolution] = {}
         for rows, members in _by_rows(systems).items():
             some = [systems[number] for number in members], [gradients[number] for number in members]
             inner = solve_in_samples if rows else _solve_over_parameters
             found |= zip(members, inner(*some, iterations), strict=True)
-        return [Solution(found[number], iterations) for number in range(len(systems))]
+        return [found[number] for number in range(len(systems))]
 
-    return Solver("cg", False, lambda blocks, damping: System(needs_rows(blocks, "cg"), damping), solve)
+    return UnitSolver("cg", False, True, prepare, solve)
 
 
-def _by_rows(systems: Sequence[System]) -> dict[int, list[int]]:
+def _by_rows(systems: Sequence[LayerSystem]) -> dict[int, list[int]]:
     """The layers for every number of rows in sample space; 0 stands for those over parameters."""
     groups = defaultdict(list)
-    for number, (blocks, _) in enumerate(systems):
+    for number, system in enumerate(systems):
+        blocks = needs_rows(system.blocks, "cg")
         rows = blocks.inputs.shape[1]
         groups[rows if rows <= max(FEW_ROWS, 2 * blocks.size) else 0].append(number)
     return groups
 
 
 def _solve_over_parameters(
-    systems: Sequence[System], gradients: Sequence[Layer], iterations: int
-) -> Sequence[Layer]:
-    def layer(system: System, gradient: Layer) -> Layer:
+    systems: Sequence[LayerSystem], gradients: Sequence[Layer], iterations: int
+) -> list[LayerSolution]:
+    def layer(system: LayerSystem, gradient: Layer) -> Layer:
         damping = jnp.where(system.damping > 0, system.damping, 1)  # zero: a unit that fills up a stack
-        return _over_parameters(_primal(system.blocks, damping), gradient, iterations)
+        primal = _primal(needs_rows(system.blocks, "cg"), damping)
+        return _over_parameters(primal, gradient, iterations)
 
-    return stacks.map_layers(layer, tuple(systems), tuple(gradients))
+    found = stacks.map_layers(layer, tuple(systems), tuple(gradients))
+    return [LayerSolution(value, iterations) for value in found]
 
 
-def _primal(blocks: UnitBlocks, damping: Damping) -> Primal:
+def _primal(blocks: UnitBlocks, damping: UnitDamping) -> Primal:
     rows = jnp.concatenate([blocks.inputs, jnp.ones_like(blocks.inputs[:1])])
     total = blocks.curvature.sum(axis=1)
     shared = blocks.curvature.sum(axis=0) / total.sum()
@@ -94,7 +102,10 @@ def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
 
 
 def _energy(
-    direction: Vectors, rows: Float[Array, "side row"], curvature: Float[Array, "out row"], damping: Damping
+    direction: Vectors,
+    rows: Float[Array, "side row"],
+    curvature: Float[Array, "out row"],
+    damping: UnitDamping,
 ) -> tuple[Float[Array, "out row"], Float[Array, " out"]]:
     """What a direction does to every logit, and its damped length in the metric."""
     response = direction @ rows

@@ -36,18 +36,18 @@ def toss(run: Path, *, times: int = 3) -> dict:
 
 
 def settings(method):
-    return sections.compose("toy", method, model=Coin, optimizer=sections.Rate)
+    return sections.compose("coin", method, model=Coin, optimizer=sections.Rate)
 
 
 SPEC = Spec(
-    kinds={"toy": "a coin"},
-    settings={("toy", method): settings(method) for method in ("count", "guess")},
+    kinds={"coin": "a coin"},
+    settings={("coin", method): settings(method) for method in ("count", "guess")},
     methods={"count": "count the heads", "guess": "guess"},
     short={"sides": "model.sides", "faces": "model.faces", "metal": "model.metal"},
     columns=(Column("test_heads", "heads", final=True),),
     judge="valid_loss",
     headline="test_heads",
     shape=Shape,
-    kind="toy_kind:KIND",
-    commands={"toss": "toy_kind:toss"},
+    kind="coin_kind:KIND",
+    commands={"toss": "coin_kind:toss"},
 )

@@ -1,0 +1,73 @@
+"""The picture sections of a page: sheets by their captions, one card for each run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from natgrad.report import tables
+from natgrad.report.markup import Child, Markup, join, tag
+from natgrad.report.pictures import Drawn, Picture, Pictures
+from natgrad.report.reading import Record
+
+
+def through_training(records: Sequence[Record], pictures: Sequence[Pictures]) -> Markup | None:
+    """What was kept of each run, with a slider over the epochs; and why there is nothing more to see."""
+    if not any(shown.frames or shown.missing for shown in pictures):
+        return None
+    cards = (
+        _card(number, record, _latest(shown), tag("p", shown.missing) if shown.missing else None)
+        for number, (record, shown) in enumerate(zip(records, pictures, strict=True))
+    )
+    slider = tag("input", type="range", id="time", min=0, max=0, value=0, aria_label="Epoch")
+    control = tag("p", tag("label", "Epoch ", tag("output", id="epoch"), " ", slider), class_="controls")
+    kept = any(shown.frames for shown in pictures)
+    return join(control if kept else None, tag("div", cards, class_="cards"))
+
+
+def panels(records: Sequence[Record], pictures: Sequence[Pictures]) -> dict[str, Markup]:
+    """The sections that the kinds have of their own, by title; a text that all share is told once."""
+    return {
+        title: _panel(title, records, pictures)
+        for title in dict.fromkeys(title for shown in pictures for title in shown.panels)
+    }
+
+
+def data(shown: Pictures) -> list[dict[str, Any]]:
+    """The frames of a run as the page's script reads them."""
+    return [
+        {"epoch": frame.epoch, "pictures": {caption: each.uri for caption, each in frame.pictures.items()}}
+        for frame in shown.frames
+    ]
+
+
+def _panel(title: str, records: Sequence[Record], pictures: Sequence[Pictures]) -> Markup:
+    found = {number: shown.panels[title] for number, shown in enumerate(pictures) if title in shown.panels}
+    texts = list(dict.fromkeys(drawn.text for drawn in found.values()))
+    same = len(texts) == 1
+
+    def content(drawn: Drawn) -> list[Child]:
+        return [None if same else tag("p", drawn.text), _figures(drawn.pictures)]
+
+    cards = (_card(number, records[number], content(drawn)) for number, drawn in found.items())
+    return join(tag("p", texts[0]) if same else None, tag("div", cards, class_="cards"))
+
+
+def _latest(shown: Pictures) -> Markup:
+    """The last picture of every caption that a run has."""
+    latest = {caption: each for frame in shown.frames for caption, each in frame.pictures.items()}
+    return _figures(latest) if latest else tag("p", "No pictures were kept.")
+
+
+def _figures(pictures: Mapping[str, Picture]) -> Markup:
+    """Pictures by their captions; wide ones below each other, others side by side."""
+    shape = "sheets wide" if any(each.wide for each in pictures.values()) else "sheets"
+    return tag("div", (_picture(caption, each) for caption, each in pictures.items()), class_=shape)
+
+
+def _picture(caption: str, picture: Picture) -> Markup:
+    image = tag("img", src=picture.uri, alt=caption, class_="table" if picture.table else None)
+    return tag("figure", image, tag("figcaption", caption))
+
+
+def _card(number: int, record: Record, *content: Child) -> Markup:
+    """A run's part of a section."""
+    return tag("div", tag("h3", tables.swatch(number), record.name), content, class_="card", data_card=number)

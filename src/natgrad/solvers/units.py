@@ -1,0 +1,192 @@
+"""Solve a layered metric unit by unit: every layer by a solver of its own, all layers of one solver together.
+
+    (damping I + F_j) x_j = g_j      for every unit j of a layer
+
+`UnitSolver` is the contract of a solver of layers, `per_layer` makes a solver of a whole model, or of a part
+of it, from a choice among them. The damping is a number per unit. Layers are solved together, since a solver
+may have to do less for all of them than for each.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from natgrad import tree
+from natgrad.core import Damping, Factor, Model, Solution, Solver
+from natgrad.layers.bernoulli import Layer
+from natgrad.metrics.blocks import Blocks, UnitBlocks
+from natgrad.metrics.layered import LayeredFisher, nodes
+from natgrad.solvers.results import CONVERGED
+
+UnitDamping = Float[Array, " out"]
+
+
+class LayerSystem(NamedTuple):
+    """The system of one layer: its blocks, its damping, and what the solver prepared for it."""
+
+    blocks: Blocks
+    damping: UnitDamping
+    factor: Any
+
+
+class LayerSolution(NamedTuple):
+    """The solution of one layer, its iterations (0: a direct method), and x^T F x where that is free."""
+
+    value: Layer
+    iterations: Int[Array, ""] | int
+    curvature: Float[Array, ""] | None = None
+
+
+class UnitSolver(NamedTuple):
+    """A way to solve layers.
+
+    Attributes:
+        name: for the reader.
+        lapack: whether `prepare` calls LAPACK.
+        exact: whether a solution fulfills its equation, or errs at right angles to itself.
+        prepare: from the blocks of a layer and its damping to a factor.
+        solve: all layers that have this solver.
+    """
+
+    name: str
+    lapack: bool
+    exact: bool
+    prepare: Callable[[Blocks, UnitDamping], Any]
+    solve: Callable[[Sequence[LayerSystem], Sequence[Layer]], list[LayerSolution]]
+
+
+Choice = Callable[[Blocks], UnitSolver]
+
+
+class LayerFactors(NamedTuple):
+    """A layered operator ready to be solved: its damping as it was given, and a factor for every node."""
+
+    operator: LayeredFisher
+    damping: Damping
+    factors: tuple[Any, ...]
+
+
+def per_layer(choose: Choice) -> Solver:
+    """The solver that a choice takes for every layer; parameters of their own are divided by their metric."""
+
+    def prepare(operator: LayeredFisher, damping: Damping, after: Any) -> tuple[LayerFactors, Any]:
+        factors = []
+        for block, a in zip(nodes(operator.blocks), _per_node(operator, damping), strict=True):
+            found, after = _prepared(choose, block, a, after)
+            factors.append(found)
+        return LayerFactors(operator, damping, tuple(factors)), after
+
+    def solve(factor: LayerFactors, gradient: Model, guess: Model | None) -> Solution:
+        del guess
+        blocks, dampings = nodes(factor.operator.blocks), _per_node(factor.operator, factor.damping)
+        rights = nodes(gradient)
+        places = [number for number, right in enumerate(rights) if isinstance(right, Layer)]
+        systems = [LayerSystem(blocks[i], dampings[i], factor.factors[i]) for i in places]
+        solvers = [choose(blocks[i]) for i in places]
+        layers = dict(zip(places, solve_layers(solvers, systems, [rights[i] for i in places]), strict=True))
+        values = [
+            layers[i].value if i in layers else rights[i] / (dampings[i] + blocks[i])
+            for i in range(len(rights))
+        ]
+        lengths = [_length(block, value) for block, value in zip(blocks, values, strict=True)]
+        for i, solver, system in zip(places, solvers, systems, strict=True):
+            lengths[i] = _curvature(solver, system, rights[i], layers[i])
+        return _solution(gradient, values, lengths, [solved.iterations for solved in layers.values()])
+
+    return Solver(prepare, solve)
+
+
+def names_of(operator: LayeredFisher, choose: Choice) -> list[str]:
+    """The solver that a choice takes for every layer; shapes suffice."""
+    return [choose(node).name for node in nodes(operator.blocks) if isinstance(node, Blocks)]
+
+
+def solve_layers(
+    solvers: Sequence[UnitSolver], systems: Sequence[LayerSystem], gradients: Sequence[Layer]
+) -> list[LayerSolution]:
+    """Every layer by its own solver, those of the same solver together."""
+    found: dict[int, LayerSolution] = {}
+    for name in {solver.name: None for solver in solvers}:
+        members = [number for number, solver in enumerate(solvers) if solver.name == name]
+        solve = solvers[members[0]].solve
+        some = solve([systems[number] for number in members], [gradients[number] for number in members])
+        found |= zip(members, some, strict=True)
+    return [found[number] for number in range(len(solvers))]
+
+
+def one_by_one(
+    solve: Callable[[LayerSystem, Layer], Layer],
+) -> Callable[[Sequence[LayerSystem], Sequence[Layer]], list[LayerSolution]]:
+    """The solve of a direct method, from that of one layer."""
+    return lambda systems, gradients: [
+        LayerSolution(solve(*pair), 0) for pair in zip(systems, gradients, strict=True)
+    ]
+
+
+def needs_rows(blocks: Blocks, solver: str) -> UnitBlocks:
+    """The blocks as rows, or a sentence that says why not."""
+    if not isinstance(blocks, UnitBlocks):
+        raise ValueError(
+            f"the {solver} solver needs a metric made of rows, got dense blocks; use the direct solver"
+        )
+    return blocks
+
+
+def known_after(factor: Factor) -> Array:
+    """A zero that is not known before the factor is: what the next LAPACK call has to wait for."""
+    elements = sum(leaf.ravel()[0] for leaf in jax.tree.leaves(factor))
+    return jnp.where(jnp.isfinite(elements), jnp.clip(elements, -1, 1), 0) * 1e-30
+
+
+def _prepared(choose: Choice, block: Any, damping: UnitDamping, after: Any) -> tuple[Any, Any]:
+    if not isinstance(block, Blocks):
+        return (), after
+    solver = choose(block)
+    if not solver.lapack:
+        return solver.prepare(block, damping), after
+    factor = solver.prepare(block, damping + after)
+    return factor, known_after(factor)
+
+
+def _per_node(operator: LayeredFisher, damping: Damping) -> list[UnitDamping]:
+    """The damping of every unit of every node, from one number or from those of every node."""
+    found = nodes(operator.blocks)
+    given = damping if isinstance(damping, tuple) else (damping,) * len(found)
+    return [jnp.broadcast_to(a, _units(block)) for a, block in zip(given, found, strict=True)]
+
+
+def _units(block: Any) -> tuple[int, ...]:
+    return (block.units,) if isinstance(block, Blocks) else block.shape
+
+
+def _length(block: Any, value: Any) -> Array:
+    """v^T F v of one node."""
+    product = block.mv(value) if isinstance(block, Blocks) else block * value
+    return tree.vdot(value, product)
+
+
+def _curvature(solver: UnitSolver, system: LayerSystem, right: Layer, solved: LayerSolution) -> Array:
+    """x^T F x of one layer: as found, from its equation F x = g - a x, or by one more product."""
+    if solved.curvature is not None:
+        return solved.curvature
+    if not solver.exact:
+        return _length(system.blocks, solved.value)
+    x, a = solved.value, system.damping
+    weight = (x.weight * (right.weight - a[:, None] * x.weight)).sum()
+    return weight + (x.bias * (right.bias - a * x.bias)).sum()
+
+
+def _solution(gradient: Model, values: list[Any], lengths: list[Array], iterations: list[Any]) -> Solution:
+    structure = jax.tree.structure(gradient, is_leaf=lambda node: isinstance(node, Layer))
+    counts = jnp.stack([jnp.asarray(count, jnp.int32) for count in (0, *iterations)])
+    curvature = sum(lengths[1:], lengths[0])
+    return Solution(
+        value=jax.tree.unflatten(structure, values),
+        curvature=curvature,
+        iterations=counts.max(),
+        result=jnp.asarray(CONVERGED),
+        residual=jnp.full_like(curvature, jnp.nan),
+    )
