@@ -21,6 +21,7 @@ from natgrad.sweep.values import Setting, flat, values_of
 
 MOST = 10_000  # settings of a grid: more are a mistake
 
+
 class Variant(BaseModel):
     """A part of a grid: its name, its seeds if they are not those of all, and what it overrides."""
 
