@@ -81,9 +81,10 @@ class Objective(_Section):
 class Metric(_Section):
     """The Fisher metric of the natural methods: its samples, its damping, its solver.
 
-    `rows` bounds the rows that a block is estimated from (0: all that a step draws). Networks: `data` says
-    which rows the metric sees, `drawn` how many targets are drawn for each (none: the exact matrix), `chunk`
-    how many rows are in memory at a time; `momentum` is the share of the last direction where a solve starts.
+    `rows` bounds the rows that a block is estimated from (0: all that a step draws); only the solvers direct
+    and dual are exact. Networks: `data` says which rows the metric sees, `drawn` how many targets are drawn
+    for each (none: the exact matrix), `chunk` how many rows are in memory at a time; `momentum` is the share
+    of the last direction where a solve starts.
     """
 
     generation: Literal["dreams", "wake", "reference", "none"] = "dreams"

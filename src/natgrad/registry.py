@@ -78,7 +78,7 @@ def _steepest(settings: config.Config, pace: Pace) -> Direction:
 
 
 def _natural(settings: config.Config, pace: Pace) -> Direction:
-    """The exact blocks, by the chosen solver."""
+    """Whole blocks, estimated from samples, by the chosen solver; `direct` and `dual` solve exactly."""
     return _natural_with(choice(settings), settings, pace)
 
 

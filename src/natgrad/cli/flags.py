@@ -39,7 +39,7 @@ class Flags:
     refresh: Whole = None
     """Steps that a metric serves, K."""
     solver: str | None = None
-    """auto, direct, dual, shared, cg, diagonal or minres."""
+    """auto, direct, dual, shared, cg, diagonal or minres; direct and dual are exact, auto is not."""
     optimizer: str | None = None
     """What is done with the direction: sgd, momentum, nesterov, adam, nadam or rmsprop."""
     coding: str | None = None
