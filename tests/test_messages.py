@@ -21,8 +21,7 @@ import pytest
 import natgrad
 from cases import machine
 from natgrad import config
-from natgrad.cli import tensorboard
-from natgrad.cli.main import refuse_dotted
+from natgrad.cli import main, tensorboard
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -206,7 +205,7 @@ def full_disk(scene):
 
 
 def settings_of_resume(scene):
-    return said(lambda: refuse_dotted(["resume", str(scene.trained)], {"optimizer.name": "adam"}))
+    return said(lambda: main._run(["resume", str(scene.trained), "--optimizer.name", "adam"]))
 
 
 def diverging(scene):
