@@ -111,8 +111,7 @@ def draw(found: Results, path: Path) -> None:
 
 def page(found: Results) -> str:
     """The table, and under it where it deserves doubt."""
-    doubts = warnings(chosen(found), confirm=bool(found.section.confirm))
-    return "\n\n".join(["\n".join(rows(found)), *doubts]) + "\n"
+    return "\n\n".join(["\n".join(rows(found)), *warnings(found, chosen(found))]) + "\n"
 
 
 def main() -> None:

@@ -136,6 +136,14 @@ def test_a_failed_trial_leaves_its_error(file, fake):
     assert len(lines()) == 2
 
 
+def test_a_variant_that_failed_is_not_passed_over(file, fake):
+    path = file(TWO.replace("[0.5, 0.6]", "[0.8, 0.9]"), BASE)
+    found = sweep(path, workers=1, out="out")
+    assert rates(found) == {"low": 0.2}
+    assert found["warnings"] == ["Without a result: high."]
+    assert len(found["failed"]) == 2
+
+
 def test_a_setting_of_two_variants_is_trained_once(file, fake):
     text = '[[sweep.variants]]\nname = "a"\n[[sweep.variants]]\nname = "b"\nlearning_rate = [0.3, 0.1]\n'
     found = sweep(file(text, BASE + "learning_rate = 0.3\n"), workers=2, out="out")

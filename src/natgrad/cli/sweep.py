@@ -68,12 +68,15 @@ def sweep(
 
 
 def _show(found: dict[str, Any]) -> None:
-    """The best of every variant, or without variants every setting; then what deserves doubt."""
+    """The best of every variant with what was tried, or without variants all; then what deserves doubt."""
     from natgrad.cli.tables import rows
     from natgrad.sweep.table import apart, brief, cells
 
-    table = cells(found["columns"], found["chosen"] if apart(found) else found["settings"])
-    rows([{brief(head): cell for head, cell in row.items()} for row in table])
+    lines = found["settings"]
+    if apart(found):
+        chosen = lambda line: {name: line["setting"][name] for name in line["tried"]}  # noqa: E731
+        lines = [line | {"setting": chosen(line)} for line in found["chosen"]]
+    rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
     for warning in found["warnings"]:
         print(warning)
     for name, error in found["failed"].items():

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from natgrad.models import registry
 from natgrad.sweep.plan import Candidate, Section
 from natgrad.sweep.record import Record, Rows
 

@@ -26,6 +26,7 @@ def chosen(results: Results) -> list[Line]:
     names = varied([each.setting for each in results.candidates])
     lines = [
         _line(results, results.candidates[each.number], each.seeds, names)
+        | {"tried": list(tried(results.candidates, results.candidates[each.number].variant))}
         | {"confirmed": each.confirmed, "edge": list(each.edge)}
         for each in choices(results)
     ]
@@ -46,6 +47,13 @@ def varied(settings: Sequence[Setting]) -> list[str]:
     """The names of what differs between settings."""
     names = dict.fromkeys(name for setting in settings for name in setting)
     return [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
+
+
+def tried(candidates: Sequence[Candidate], variant: str) -> dict[str, list[Any]]:
+    """The values of all that a variant tries several of."""
+    settings = [each.setting for each in candidates if each.variant == variant]
+    found = {name: [json.dumps(each[name]) for each in settings if name in each] for name in varied(settings)}
+    return {name: [json.loads(text) for text in dict.fromkeys(texts)] for name, texts in found.items()}
 
 
 def _line(results: Results, candidate: Candidate, seeds: Sequence[int], names: Sequence[str]) -> Line:

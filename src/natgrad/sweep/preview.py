@@ -1,6 +1,5 @@
 """What a file asks for, without training any of it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from natgrad.sweep import checks
 from natgrad.sweep import plan as plans
 from natgrad.sweep import record as records
-from natgrad.sweep.compare import varied
+from natgrad.sweep.compare import tried, varied
 from natgrad.sweep.plan import Candidate, Plan, Section
 from natgrad.sweep.run import places, untrained
 
@@ -37,16 +36,9 @@ def preview(
         for seed in each.seeds
     ]
     recorded = sum(trial["recorded"] for trial in trials)
-    varies = {each.variant: values(plan.candidates, each.variant) for each in plan.candidates}
+    varies = {each.variant: tried(plan.candidates, each.variant) for each in plan.candidates}
     found = {"varies": varies, "total": len(trials), "recorded": recorded, "trials": trials}
     return found | {"confirm": confirm}
-
-
-def values(candidates: Sequence[Candidate], variant: str) -> dict[str, list[Any]]:
-    """The values of all that a variant tries several of."""
-    settings = [each.setting for each in candidates if each.variant == variant]
-    found = {name: [json.dumps(each[name]) for each in settings if name in each] for name in varied(settings)}
-    return {name: [json.loads(text) for text in dict.fromkeys(texts)] for name, texts in found.items()}
 
 
 def _search(plan: Plan) -> dict[str, Any]:

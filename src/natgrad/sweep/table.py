@@ -24,7 +24,7 @@ def write(place: Path, results: Results) -> dict[str, Any]:
         "columns": list(section.columns),
         "chosen": best,
         "settings": [line for line, _ in lines],
-        "warnings": warnings(best, confirm=bool(section.confirm)),
+        "warnings": warnings(results, best),
         "failed": failed(results),
         "table": str(place / "table.md"),
         "picture": str(place / "sweep.png"),
@@ -53,14 +53,18 @@ def apart(found: Mapping[str, Any]) -> bool:
     return any(line["variant"] or line.get("confirmed") for line in found["chosen"])
 
 
-def warnings(best: Sequence[Mapping[str, Any]], *, confirm: bool) -> list[str]:
-    """Where the best settings deserve doubt: at the edge of a list, or not confirmed though asked to be."""
+def warnings(results: Results, best: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the best settings deserve doubt: at an edge, not confirmed though asked to be, missing."""
     edge = [f"{_who(line)} ({label(_at_edge(line))})" for line in best if line["edge"]]
-    found = [f"At the edge of the grid: {'; '.join(edge)}."] if edge else []
-    alone = [_who(line) for line in best if not line["confirmed"]]
-    if confirm and alone:
-        found.append(f"Not confirmed, the figures are of the seeds that chose: {'; '.join(alone)}.")
-    return found
+    alone = [_who(line) for line in best if results.section.confirm and not line["confirmed"]]
+    there = {line["variant"] for line in best}
+    lost = dict.fromkeys(each.variant for each in results.candidates if each.variant not in there)
+    found = {
+        "At the edge of the grid": edge,
+        "Not confirmed, the figures are of the seeds that chose": alone,
+        "Without a result": [name for name in lost if name],
+    }
+    return [f"{what}: {'; '.join(which)}." for what, which in found.items() if which]
 
 
 def markdown(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list[str]:
