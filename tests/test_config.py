@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from natgrad import config, names, sections
+from natgrad import config
+from natgrad.config import names, sections
 from natgrad.cli import settings_page, wording
 from natgrad.cli.dry_run import annotated
 from natgrad.errors import InputError, unknown
