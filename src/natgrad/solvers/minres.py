@@ -118,9 +118,7 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
     return iterative(iterate)
 
 
-def _check(
-    system: System, found: Carry, value: Model, residual: Model, limits: Limits
-) -> Bool[Array, ""]:
+def _check(system: System, found: Carry, value: Model, residual: Model, limits: Limits) -> Bool[Array, ""]:
     """Whether the solution is what its code says; every comparison is false for nan.
 
     Converged: the residual is small, up to rounding. Singular: A r is small, and x has no share of r, which
