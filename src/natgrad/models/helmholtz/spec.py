@@ -12,7 +12,6 @@ from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import Column, Spec
-from natgrad.training.checks import check_weights
 
 Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
@@ -193,6 +192,8 @@ def _settings(method: str) -> type[sections.Run]:
 
 def check(config: Any, dataset: Any) -> None:
     """Refuse a machine that does not fit the memory."""
+    from natgrad.training.checks import check_weights  # which reads data, and settings should not
+
     sizes = (dataset.visible, *config.model.layers)
     check_weights(sum((low + 1) * up + (up + 1) * low for low, up in pairwise(sizes)))
 

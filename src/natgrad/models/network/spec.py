@@ -12,7 +12,6 @@ from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import Column, Spec
-from natgrad.training.checks import check_weights
 
 POOL = 2  # pixels of a side that a bank's maximum makes one of
 
@@ -190,6 +189,8 @@ def _settings(kind: str, method: str) -> type[sections.Run]:
 
 def check(config: Any, dataset: Any) -> None:
     """Refuse rows that are not images where images are needed, and networks that do not fit the memory."""
+    from natgrad.training.checks import check_weights  # which reads data, and settings should not
+
     chosen = config.model
     if chosen.kind == "convnet" and dataset.image_shape is None:
         raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
