@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from natgrad import config
-from natgrad.config import names, sections
 from natgrad.cli import settings_page, wording
 from natgrad.cli.dry_run import annotated
+from natgrad.config import names, sections
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
 
