@@ -14,13 +14,13 @@ import time
 
 import jax
 import jax.numpy as jnp
+from natgrad.updates.truncated_newton import Parts
 
 from natgrad.layers import networks, outputs
 from natgrad.layers.supervised import Labelled, Rows, Task
 from natgrad.metrics.curvature import fisher
 from natgrad.models.network import presets
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.updates.truncated_newton import Parts
 
 
 def problem(sizes: tuple[int, ...], rows: int):

@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from natgrad.solvers.krylov import conjugate_gradient
 
 from natgrad import tree
 from natgrad.layers import stacks
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks, scaled
-from natgrad.solvers.krylov import conjugate_gradient
 
 SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1)]
 ROWS = 6

@@ -10,10 +10,10 @@ import pytest
 
 from cases import machine
 from natgrad import config
-from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, stateless, steepest
+from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, stateless
 from natgrad.models.helmholtz import methods as registry
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill, steepest
 
 RATE, MOMENTUM, EPS = 0.1, 0.8, 1e-8
 START = np.array([1.0, -2.0, 0.5])

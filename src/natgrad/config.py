@@ -36,11 +36,8 @@ def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
 def validate(tree: Mapping[str, Any]) -> Run:
     """A config from nested settings, or one sentence that says what is wrong."""
     reader = reader_of(tree)
-    settings = registry.spec_of(reader[0]).settings.get(reader)
-    if settings is None:
-        raise refusals.no_method(*reader)
     try:
-        return settings.model_validate(dict(tree))
+        return registry.spec_of(reader[0]).settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
 
@@ -48,8 +45,11 @@ def validate(tree: Mapping[str, Any]) -> Run:
 def reader_of(tree: Mapping[str, Any]) -> names.Reader:
     """The kind and the method of nested settings."""
     kind = kind_of(tree)
-    usual = registry.spec_of(kind).methods_of(kind)[0]
-    return kind, str(tree.get("method", usual))
+    methods = registry.spec_of(kind).methods_of(kind)
+    method = str(tree.get("method", methods[0]))
+    if method not in methods:
+        raise refusals.no_method(kind, method)
+    return kind, method
 
 
 def kind_of(tree: Mapping[str, Any]) -> str:

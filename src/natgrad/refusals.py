@@ -26,7 +26,7 @@ EXPECTED = {
 }
 """What a validation error's type means to a user."""
 
-NEAR = 0.75  # how alike a name is that is worth telling
+NEAR = 0.8  # how alike a name is that is worth telling
 
 
 def explain(error: ValidationError, reader: names.Reader) -> InputError:

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
+from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner
 from network_cases import LAWS, mlp, odd, odd_parameters, printed_metric, problem
 
 from natgrad.core import TAKEN
@@ -20,7 +21,6 @@ from natgrad.solvers.direct import direct
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.updates import lengths, reduction
 from natgrad.updates.reduction import Line
-from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner
 
 KEY = jax.random.key(0)
 

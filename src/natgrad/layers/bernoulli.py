@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -65,7 +66,7 @@ def gradient(inputs: Values, residuals: Values) -> Layer:
         parts = [residuals[:, turn : turn + 1] for turn in range(residuals.shape[1])]
         residuals = functools.reduce(jnp.add, parts)
     columns = flat(residuals)
-    return Layer(columns @ flat(inputs).T, columns @ jnp.ones_like(columns[0]))
+    return Layer(columns @ flat(inputs).T, _exactly(columns, jnp.ones_like(columns[0])))
 
 
 def log_prob(logit: Values, on: Values, *, shared: bool = False) -> Float[Array, "sample row"]:
@@ -130,7 +131,12 @@ def _folded(
 
 def _total(terms: Float[Array, "unit draw"]) -> Float[Array, " draw"]:
     """The sum over units, as a matrix product: the compiler makes a reduction's operands one by one."""
-    return jnp.ones_like(terms[:, 0]) @ terms
+    return _exactly(jnp.ones_like(terms[:, 0]), terms)
+
+
+def _exactly(left: Array | np.ndarray, right: Array | np.ndarray) -> Array:
+    """A product that only copies or sums: by default some devices round its factors, down to 8 bits."""
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def flat(values: Values) -> Float[Array, "unit draw"]:
@@ -149,7 +155,7 @@ def spread(values: Values, samples: int) -> Values:
     if rows > FEW_ROWS:
         return jnp.broadcast_to(values, (units, samples, rows))
     copies = np.tile(np.eye(rows, dtype=values.dtype), samples)
-    return (flat(values) @ copies).reshape(units, samples, rows)
+    return _exactly(flat(values), copies).reshape(units, samples, rows)
 
 
 def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
@@ -160,7 +166,7 @@ def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
     """
     if array.shape[-1] > FEW_ROWS:
         return array
-    return array @ np.eye(array.shape[-1], dtype=array.dtype)
+    return _exactly(array, np.eye(array.shape[-1], dtype=array.dtype))
 
 
 def probability(logit: Array) -> Array:

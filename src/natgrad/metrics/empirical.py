@@ -19,6 +19,7 @@ from natgrad.core import Carry, Metric, Model, Operator, Product
 from natgrad.layers.supervised import Labelled, Rows, Task, loss
 from natgrad.metrics.curvature import (
     Curvature,
+    Form,
     TaskMetric,
     checked,
     measuring,
@@ -97,7 +98,7 @@ def uncentred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     def of_task(task: Task) -> Metric:
         form = of_scores(task, 1)
 
-        def look(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Model, object]:
+        def look(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Model, Form]:
             del key, parameters
             return jax.tree.map(lambda leaf: leaf[:, None], needs_targets(rows, "covariance")), form
 

@@ -37,9 +37,9 @@ class Stored(NamedTuple):
     arrays: Any
 
     def part(self, place: str) -> dict[str, np.ndarray]:
-        """The arrays below a place, by what follows it in their names."""
-        inside = [name for name in self.arrays.keys() if name.startswith(f"{place}.")]  # noqa: SIM118
-        return {name.removeprefix(f"{place}."): self.arrays.get_tensor(name) for name in inside}
+        """The arrays at or below a place, by what follows it in their names."""
+        inside = [name for name in self.arrays.keys() if f"{name}.".startswith(f"{place}.")]  # noqa: SIM118
+        return {name[len(place) :].lstrip("."): self.arrays.get_tensor(name) for name in inside}
 
     def fill(self, template: T) -> T:
         """Its arrays in the template's structure; arrays that the template does not name are left alone."""

@@ -26,13 +26,13 @@ def check(settings: Any, dataset: Dataset) -> None:
     registry.spec_of(settings.model.kind).check(settings, dataset)
 
 
-def check_memory(numbers: int, remedy: str) -> None:
-    """Refuse weights that do not fit the memory of this computer."""
-    needed, memory = 4 * numbers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def check_weights(number: int, *, bytes_each: int = 4) -> None:
+    """Refuse a model with so many weights that they alone fill the memory."""
+    needed, memory = bytes_each * number, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise InputError(
             f"the weights of this model take {needed / 2**30:.3g} GB, this computer has "
-            f"{memory / 2**30:.3g} GB; {remedy}"
+            f"{memory / 2**30:.3g} GB; make --layers smaller"
         )
 
 

@@ -72,8 +72,12 @@ def _shapes(arguments: Any) -> tuple[Any, ...]:
 
 def _configured() -> tuple[Any, ...]:
     """What else decides a program: precision, device, optimizations."""
-    names = ("jax_enable_x64", "jax_default_device", "jax_disable_most_optimizations")
-    names += ("jax_default_matmul_precision",)
+    names = (
+        "jax_enable_x64",
+        "jax_default_device",
+        "jax_disable_most_optimizations",
+        "jax_default_matmul_precision",
+    )
     return tuple(str(jax.config.values[name]) for name in names)
 
 

@@ -174,7 +174,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         with TemporaryDirectory() as place:
             session.go(Path(place), None)
         self._state = jax.tree.map(np.asarray, session.state)
-        self.model_ = Trained(jax.tree.map(np.asarray, session.model))
+        self.model_ = Trained(jax.tree.map(np.asarray, session.state.used))
         self._calls += 1
 
     def _config(self, seed: int, epochs: int, rows: int) -> config.Config:

@@ -11,15 +11,17 @@ from natgrad.errors import InputError
 from natgrad.evaluate.completed import save_completions, save_reconstructions
 from natgrad.evaluate.given import Words
 from natgrad.evaluate.pictures import save_samples
+from natgrad.evaluate.weights import FEW, HEAVY, Likelihood
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import normalizer as bidirectional
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.monitor import SMALL, held_out
-from natgrad.models.helmholtz.trained import Trained
-from natgrad.models.network import kind as network_registry
 from natgrad.training.run import Run, load
+
+DAMPING = 0.2  # at which a machine is looked at whose method has none
+DOUBTFUL = 0.1  # the share of rows with bad weights from which on the mean's error shows it
 
 
 def evaluate_run(
@@ -30,8 +32,6 @@ def evaluate_run(
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
     dataset = _dataset(found)
-    if not isinstance(found.model, Trained):
-        return {"run": str(found.folder)} | _network(found, dataset, rows)
     test = held_out(dataset, dataset.test, seed=found.config.data.split_seed, limit=rows)
     model = found.model.parameters
     visible = model.coding.value(test, model.prior.dtype)
@@ -45,7 +45,7 @@ def evaluate_run(
         "mc_se": likelihood.mc_se,
         "samples": samples,
         "rows": test.shape[1],
-    }
+    } | _trust(likelihood)
     if found.config.method in {"bihm", "nbihm"}:
         result |= _bidirectional(generator.key(seed), model, visible, samples)
     if dataset.law is not None and sum(model.sizes[1:]) <= SMALL:
@@ -53,20 +53,19 @@ def evaluate_run(
     return result
 
 
-def _network(found: Run, dataset: Dataset, rows: int) -> dict[str, Any]:
-    """A network's figures on validation and test rows."""
-    evaluation = found.config.evaluation.model_copy(update={"rows": rows})
-    problem = network_registry.problem(found.config.model_copy(update={"evaluation": evaluation}), dataset)
-    number = len(dataset.test)
-    return problem.measure(found.model.parameters) | {"rows": min(rows or number, number)}
-
-
-def _machine(found: Run, what: str) -> Run:
-    """The run, if its model is a Helmholtz machine."""
-    if not isinstance(found.model, Trained):
-        raise InputError(
-            f"{found.folder} is a network ({found.config.model.kind}), which has no {what}; "
-            "give the run of a Helmholtz machine"
+def _trust(likelihood: Likelihood) -> dict[str, Any]:
+    """What tells whether `mc_se` is to be trusted: averages over rows, and a sentence if it is not."""
+    tails = likelihood.pareto_k
+    found: dict[str, Any] = {
+        "effective_samples": float(likelihood.effective_samples.mean()),
+        "pareto_k": None if tails is None else float(tails.mean()),
+        "heavy_tailed_rows": likelihood.heavy,
+    }
+    if likelihood.doubtful > DOUBTFUL:
+        found["warning"] = (
+            "mc_se is not to be trusted and test_ll is likely to be too low: "
+            f"for {likelihood.doubtful:.0%} of the rows the importance weights have a heavy tail "
+            f"(Pareto k > {HEAVY}) or fewer than {FEW} effective samples; give more --samples"
         )
     return found
 
@@ -87,12 +86,12 @@ def fisher_run(
     run: str | Path, *, rows: int = 2000, seed: int = 0, out: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a picture of the Fisher of a run's model; return its spectra in numbers, layer by layer."""
-    found = _machine(load(run), "Fisher blocks of dreams")
+    found = load(run)
     stacks = spectrum.dream_fisher(generator.key(seed), found.model.parameters, rows)
     place = Path(out) if out is not None else found.folder / "fisher.png"
     values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
     spectrum.picture(place, stacks, values)
-    damping = found.config.metric.damping
+    damping = found.config.metric.damping if hasattr(found.config, "metric") else DAMPING
     count = found.config.training.batch_size * found.config.objective.samples
     layers = [
         {"network": name, "layer": number} | row
@@ -123,7 +122,7 @@ def complete_run(
     With a mask, its hidden pixels are drawn `number` times given the others; without one, the images are
     sent through the hidden units and back.
     """
-    found = _machine(load(run), "completions")
+    found = load(run)
     words = Words(_dataset(found), found.model.parameters.sizes[0], found.image_shape)
     rows = words.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
@@ -152,7 +151,7 @@ def sample_run(
     run: str | Path, *, number: int = 64, seed: int = 0, out: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a picture of pixel means and binary samples from a run's model."""
-    found = _machine(load(run), "dreams")
+    found = load(run)
     picture = Path(out) if out is not None else found.folder / "samples.png"
     save_samples(
         picture,

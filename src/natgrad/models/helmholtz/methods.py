@@ -1,4 +1,4 @@
-"""Methods of Helmholtz machines by the names of a config: objective, a direction for each network, optimizer."""
+"""Methods of Helmholtz machines by name: an objective, a direction for each network, an optimizer."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import optax
 from jaxtyping import Array
 
-from natgrad.core import Algorithm, Direction, Info, Metric, Objective, Pace, steepest
+from natgrad.core import Algorithm, Direction, Info, Metric, Objective, Pace
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
@@ -24,7 +24,7 @@ from natgrad.solvers.units import Choice, names_of, per_layer
 from natgrad.updates.damping import Damping, levenberg_marquardt, scheduled
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
 from natgrad.updates.in_turn import Turn, in_turn
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
 from natgrad.updates.natural import Options, natural

@@ -10,9 +10,9 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from natgrad import sections
 from natgrad.errors import InputError
-from natgrad.models.memory import check_weights
 from natgrad.models.registry import Column, Spec
 from natgrad.sections import Section, setting, with_defaults
+from natgrad.training.checks import check_weights
 
 Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged

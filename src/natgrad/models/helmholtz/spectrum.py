@@ -21,8 +21,12 @@ def dream_fisher(key: PRNGKeyArray, model: Helmholtz, rows: int) -> Stacks:
     """The blocks of both networks, from that many dreams."""
     dreams = helmholtz.dream(key, model, 1, rows)
     drawn = Phases(dreams, jax.numpy.full((1, rows), 1 / rows, model.prior.dtype), dreams)
-    _, generation = per_unit.generation_from_dreams(model, drawn)
-    return {"generation": generation or (), "recognition": per_unit.recognition_from_dreams(model, drawn)}
+    measure = lambda metric: metric.measure(key, (), model, drawn)[0].blocks  # noqa: E731
+    generation = measure(per_unit.generation_from_dreams())["generation"]
+    return {
+        "generation": generation,
+        "recognition": measure(per_unit.recognition_from_dreams())["recognition"],
+    }
 
 
 def spectra(stack: tuple[UnitBlocks, ...], units: int = 16) -> list[Float[np.ndarray, "unit side"]]:

@@ -10,9 +10,9 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from natgrad import sections
 from natgrad.errors import InputError
-from natgrad.models.memory import check_weights
 from natgrad.models.registry import Column, Spec
 from natgrad.sections import Section, setting, with_defaults
+from natgrad.training.checks import check_weights
 
 POOL = 2  # pixels of a side that a bank's maximum makes one of
 
@@ -94,7 +94,9 @@ class AnyRows(Section):
     )
     rows: int = setting(0, "Rows of the metric (0: as many as the batch).", ge=0)
     drawn: PositiveInt | None = setting(
-        None, "Targets that are drawn for each row to estimate the matrix.", unset="none: the exact matrix"
+        None,
+        "Targets that are drawn for each row to estimate the matrix.",
+        unset="no draws, the exact matrix",
     )
 
 
