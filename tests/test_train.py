@@ -14,12 +14,12 @@ from natgrad import config
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
+from natgrad.evaluate.held_out import binary_rows
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, measure
 from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz import normalizer as bidirectional
 from natgrad.models.helmholtz.measure import evaluate_run, sample_run
-from natgrad.models.helmholtz.monitor import held_out
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training import run as training
 from trainings import parameters, timeless
@@ -204,7 +204,7 @@ def test_evaluating_a_bidirectional_machine(place, data):
     assert 0 < result["log_z2_se"] < result["test_ll_star_mc_se"] < 0.1 < result["test_ll_star_se"]
     assert "test_ll_star" not in result.get("warning", "")
     model = run.model.parameters
-    visible = model.coding.value(held_out(dataset_of(run), dataset_of(run).test, seed=0), jnp.float64)
+    visible = model.coding.value(binary_rows(dataset_of(run), "test", seed=0), jnp.float64)
     rows = bidirectional.log_unnormalised(
         jax.random.split(generator.key(0))[0], model, visible, samples=150, memory_mb=256
     )

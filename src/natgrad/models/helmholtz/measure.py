@@ -7,20 +7,20 @@ from typing import Any
 import jax
 from jaxtyping import Array, PRNGKeyArray
 
-from natgrad.data import Dataset
-from natgrad.data import load as load_data
+from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate import trust
 from natgrad.evaluate.completed import save_completions, save_reconstructions
 from natgrad.evaluate.given import Words
+from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import save_samples
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import normalizer as bidirectional
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.monitor import SMALL, held_out
-from natgrad.training.run import Run, load
+from natgrad.models.helmholtz.monitor import SMALL
+from natgrad.training.run import load
 
 DAMPING = 0.2  # at which a machine is looked at whose method has none
 
@@ -32,8 +32,8 @@ def evaluate_run(
     if rows < 0:
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
-    dataset = _dataset(found)
-    test = held_out(dataset, dataset.test, seed=found.config.data.split_seed, limit=rows)
+    dataset = load_settings(found.config.data)
+    test = binary_rows(dataset, "test", seed=found.config.data.split_seed, limit=rows)
     model = found.model.parameters
     visible = model.coding.value(test, model.prior.dtype)
     key = generator.key(seed)
@@ -115,7 +115,7 @@ def complete_run(
     sent through the hidden units and back.
     """
     found = load(run)
-    words = Words(_dataset(found), found.model.parameters.sizes[0], found.image_shape)
+    words = Words(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
     rows = words.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
     picture = Path(out) if out is not None else found.folder / "completions.png"
@@ -130,13 +130,6 @@ def complete_run(
     agreed = float((done.samples == rows[:, None])[..., hide].mean())
     result |= {"mask": mask, "hidden": int(hide.sum()), "picture": str(picture), "number": number}
     return result | {"steps": steps, "seed": seed, "moved": float(done.moved.mean()), "pixels_agreed": agreed}
-
-
-def _dataset(found: Run) -> Dataset:
-    data = found.config.data
-    return load_data(
-        data.name, binarize=data.binarize, split_seed=data.split_seed, image_shape=data.image_shape
-    )
 
 
 def sample_run(
