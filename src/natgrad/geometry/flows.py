@@ -18,7 +18,7 @@ from natgrad.families.chart import Chart, Coordinates
 from natgrad.families.family import Natural
 
 Field = Callable[[Coordinates], Coordinates]
-STEPS = 4096
+_STEPS = 4096
 
 
 class Flow(NamedTuple):
@@ -77,7 +77,7 @@ def flow(
             start,
             saveat=diffrax.SaveAt(ts=times),
             stepsize_controller=diffrax.PIDController(rtol=1e-7, atol=1e-9),
-            max_steps=STEPS,
+            max_steps=_STEPS,
             event=event,
             throw=False,
         )

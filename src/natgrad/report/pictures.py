@@ -17,7 +17,7 @@ from natgrad.report.reading import Record
 from natgrad.training.run import load
 
 LEVELS = 16  # gray values of a picture: more cost bytes, and `CLEAR`, the gaps' value, is none of them
-LARGEST = 4096  # values of a row beyond which it is not drawn
+_LARGEST = 4096  # values of a row beyond which it is not drawn
 
 
 class Picture(NamedTuple):
@@ -64,7 +64,7 @@ def frames(record: Record) -> list[Frame]:
     found = []
     for step, sheets in gallery.pictures(record.folder):
         epoch = epochs.get(step)
-        drawn = {name: _drawn(sheet) for name, sheet in sheets.items() if sheet.rows.shape[1] <= LARGEST}
+        drawn = {name: _drawn(sheet) for name, sheet in sheets.items() if sheet.rows.shape[1] <= _LARGEST}
         if epoch is not None and drawn:
             found.append(Frame(epoch, drawn))
     return found
@@ -82,7 +82,7 @@ def panels(record: Record) -> dict[str, Drawn]:
 
 def _all(sheets: Mapping[str, Sheet]) -> dict[str, Picture]:
     for sheet in sheets.values():
-        if sheet.rows.shape[1] > LARGEST:
+        if sheet.rows.shape[1] > _LARGEST:
             raise InputError(f"rows of {sheet.rows.shape[1]} values are too large to be drawn here")
     return {caption: _drawn(sheet) for caption, sheet in sheets.items()}
 

@@ -29,7 +29,7 @@ from natgrad.layers.bernoulli import probability
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training.session import Session
 
-WATCHED = 16  # training rows on which a session evaluates: always as many, so that one compilation serves
+_WATCHED = 16  # training rows on which a session evaluates: always as many, so that one compilation serves
 
 FLOATS = (np.float64, np.float32)
 
@@ -201,7 +201,7 @@ def _dataset(rows: np.ndarray, settings: config.Config, seed: int) -> Dataset:
     """Rows in [0, 1] as a session takes them: bytes, {0,1} or 256 levels. A few are evaluated on as well."""
     binary = bool(((rows == 0) | (rows == 1)).all())
     coded = rows.astype(np.uint8) if binary else to_bytes(rows)
-    watched = coded[np.random.default_rng(seed).integers(len(coded), size=WATCHED)]
+    watched = coded[np.random.default_rng(seed).integers(len(coded), size=_WATCHED)]
     parts = Parts({"train": coded, "valid": watched, "test": watched}, None, {"kind": "none"})
     levels = 1 if binary else GREY
     return assemble("X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, law=None)
