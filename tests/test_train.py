@@ -19,7 +19,7 @@ from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, measure
 from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz import normalizer as bidirectional
-from natgrad.models.helmholtz.measure import evaluate_run, sample_run
+from natgrad.models.helmholtz.measure import evaluate_run, fisher_run, sample_run
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training import run as training
 from trainings import parameters, timeless
@@ -221,6 +221,18 @@ def test_evaluating_says_when_a_normaliser_is_not_to_be_trusted(place, data, mon
     assert "test_ll_star_mc_se is not to be trusted and test_ll_star is likely to be too low: for" in warning
     assert "log_z2_se is not to be trusted: the terms of the normaliser have a heavy tail" in warning
     assert warning.endswith("> 0.7); compare by test_ll")
+
+
+def test_the_fisher_of_a_run_has_the_prior(run, tmp_path):
+    result = fisher_run(run.folder, rows=20, out=tmp_path / "f.png")
+    assert [(row["network"], row["layer"], row["block"]) for row in result["layers"]] == [
+        ("generation", 0, 4),
+        ("generation", 1, 3),
+        ("prior", 2, 1),
+        ("recognition", 0, 7),
+        ("recognition", 1, 4),
+    ]
+    assert (tmp_path / "f.png").stat().st_size > 1000
 
 
 def test_sampling_a_run(run, tmp_path):

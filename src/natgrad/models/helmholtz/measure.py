@@ -85,17 +85,12 @@ def fisher_run(
     spectrum.picture(place, stacks, values)
     damping = found.config.metric.damping if hasattr(found.config, "metric") else DAMPING
     count = found.config.training.batch_size * found.config.objective.samples
-    layers = [
-        {"network": name, "layer": number} | row
-        for name, stack in stacks.items()
-        for number, row in enumerate(spectrum.summary(stack, values[name], damping, count))
-    ]
     return {
         "run": str(found.folder),
         "picture": str(place),
         "damping": damping,
         "rows": rows,
-        "layers": layers,
+        "layers": spectrum.table(stacks, values, damping, count),
     }
 
 
