@@ -15,13 +15,13 @@ from natgrad.updates.alternate import alternate
 import oracles
 from cases import CODINGS, machine
 from natgrad import config, tree
+from natgrad.config.names import readers
 from natgrad.core import NON_FINITE, Algorithm, Info, State
 from natgrad.models.helmholtz import fisher as per_unit
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz import normalizer as evaluation
 from natgrad.models.helmholtz.phases import sleep_only
-from natgrad.names import readers
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
 from natgrad.updates.damping import levenberg_marquardt, reduction_ratio

@@ -204,7 +204,7 @@ def padded(solve, size=200):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype):
-    """40 matrices of 25 to 200 rows and rank 10 % to 80 %, each damped and not, with and without a solution."""
+    """40 matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
     rng, single = np.random.default_rng(2), dtype == np.float32
     solve = padded(minres_qlp(800, tolerance=1e-5 if single else 1e-10))
     for number in range(40):

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
 from rich.console import Console
 
-from natgrad import config, names
+from natgrad import config
 from natgrad.cli import wording
+from natgrad.config import names
+from natgrad.config.names import Reader
 from natgrad.models import registry
-from natgrad.names import Reader
 
 MORE = "Every other setting is a dotted flag, for example --evaluation.every 5; --dry-run shows them all."
 

@@ -5,12 +5,12 @@ python -m natgrad.cli.settings_page > docs/settings.md
 
 from collections.abc import Iterator, Mapping
 
-from natgrad import names
 from natgrad.cli import wording
 from natgrad.cli.wording import Row
+from natgrad.config import names
+from natgrad.config.names import Reader
 from natgrad.models import registry
 from natgrad.models.registry import Spec
-from natgrad.names import Reader
 
 HEAD = """# Settings
 

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natgrad.core import Sheet
-from natgrad.data import Dataset
-from natgrad.data import load as load_data
+from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import grid
 from natgrad.models import registry
@@ -77,15 +76,8 @@ def panels(record: Record) -> dict[str, Drawn]:
     if spec is None:
         kind = record.config.model.kind
         raise InputError(f"the kind of model {kind!r} is not known here; install the package that has it")
-    found = registry.resolve(spec.kind).panels(run, _dataset(record))
+    found = registry.resolve(spec.kind).panels(run, load_settings(record.config.data))
     return {title: Drawn(panel.text, _all(panel.sheets)) for title, panel in found.items()}
-
-
-def _dataset(record: Record) -> Dataset:
-    """The data of a run, read as its settings say."""
-    data = record.config.data
-    options = ("binarize", "split_seed", "image_shape")
-    return load_data(data.name, **{name: getattr(data, name) for name in options if hasattr(data, name)})
 
 
 def _all(sheets: Mapping[str, Sheet]) -> dict[str, Picture]:

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from natgrad import config, names
+from natgrad import config
+from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
 from natgrad.sweep.values import Setting, flat, values_of

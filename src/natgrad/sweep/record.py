@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from natgrad import names
+from natgrad.config import names
 from natgrad.records import folder
 from natgrad.sweep.plan import Candidate, Section
 from natgrad.sweep.values import flat

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad import names
+from natgrad.config import names
 from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.sweep.choice import Results

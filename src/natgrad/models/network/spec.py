@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from natgrad import sections
+from natgrad.config import sections
+from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import Column, Spec
-from natgrad.sections import Section, setting, with_defaults
 
 POOL = 2  # pixels of a side that a bank's maximum makes one of
 

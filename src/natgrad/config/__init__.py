@@ -2,7 +2,7 @@
 
 Every (kind, method) has a config class of its own, in the spec of the kind (`natgrad.models.registry`): it
 declares the settings that are read, defaults included, and everything else is refused. `resolve` puts a
-file, and settings by short or dotted name (`natgrad.names`), over the defaults.
+file, and settings by short or dotted name (`natgrad.config.names`), over the defaults.
 """
 
 import os
@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from natgrad import names, refusals
+from natgrad.config import names, refusals
+from natgrad.config.sections import FORMAT, Run
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
-from natgrad.sections import FORMAT, Run
 
 Config = Run
 
