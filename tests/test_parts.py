@@ -23,6 +23,7 @@ from natgrad.updates.lengths import paced
 from natgrad.updates.parts import WHOLE, Block, Part, blockwise
 from test_natural import direction_of, drawn, natural_of, vector
 
+
 def setting(**changes):
     """A tiny machine's config; dots of names are two underscores. Natural methods have a damping."""
     damped = {"damping": 0.3} if changes["method"] in METRICS else {}
