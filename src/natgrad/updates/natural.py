@@ -126,6 +126,8 @@ def natural(
         part: which part of the model the direction moves; gradients are of that part only.
         describe: makes numbers of a step whose evidence is a `Solved`.
     """
+    if options.damping.ratio is not None and options.length is None:
+        raise ValueError("this damping looks at the loss after a step; give the options a length")
 
     def prepared(keys: Any, kept: Kept, model: Model, estimate: Estimate) -> Kept:
         operator, carry = metric.measure(keys[0], kept.metric, model, estimate.samples)
