@@ -11,7 +11,7 @@ from natgrad.config import names
 from natgrad.config.names import Reader
 from natgrad.models import registry
 
-MORE = "Every other setting is a dotted flag, for example --evaluation.every 5; --dry-run shows them all."
+_MORE = "Every other setting is a dotted flag, for example --evaluation.every 5; --dry-run shows them all."
 
 
 def show(panels: Sequence[HelpPanel]) -> None:
@@ -19,7 +19,7 @@ def show(panels: Sequence[HelpPanel]) -> None:
     console, draw = Console(), DefaultFormatter()
     for panel in panels:
         draw(console, console.options, panel)
-    console.print(MORE, highlight=False)
+    console.print(_MORE, highlight=False)
 
 
 def panels(kind: str | None = None, method: str | None = None) -> list[HelpPanel]:

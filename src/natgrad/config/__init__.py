@@ -20,7 +20,7 @@ from natgrad.models import registry
 
 Config = Run
 
-LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
+_LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 
 
 def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
@@ -62,8 +62,8 @@ def read(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
         with Path(file).open(encoding="utf-8") as stream:
-            text = stream.read(LONGEST + 1)
-        if len(text) > LONGEST or any(len(line) > LONGEST // 16 for line in text.splitlines()):
+            text = stream.read(_LONGEST + 1)
+        if len(text) > _LONGEST or any(len(line) > _LONGEST // 16 for line in text.splitlines()):
             raise ValueError("too long for a config")
         tree = tomllib.loads(text)
     except OSError as error:

@@ -20,11 +20,11 @@ from natgrad.sweep.plan import Candidate, Section
 from natgrad.sweep.shared import read_by, reader_for
 from natgrad.sweep.values import flat
 
-Line = dict[str, Any]
+_Line = dict[str, Any]
 Rows = list[dict[str, Any]]
 
-KEPT = ("epoch", "step", "seconds", "divergences", "damping", "kl")
-SPLITS = ("train_", "valid_", "test_")
+_KEPT = ("epoch", "step", "seconds", "divergences", "damping", "kl")
+_SPLITS = ("train_", "valid_", "test_")
 
 
 class Record:
@@ -32,7 +32,7 @@ class Record:
 
     def __init__(self, section: Section, lines: Iterable[str], stream: IO[str] | None = None) -> None:
         self.seeded, self.stream = section.seeded, stream
-        self.known: dict[str, Line] = {}
+        self.known: dict[str, _Line] = {}
         for text in lines:
             try:
                 line = json.loads(text)
@@ -40,7 +40,7 @@ class Record:
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # cut off by a kill, or of another kind
 
-    def line(self, candidate: Candidate, seed: int) -> Line | None:
+    def line(self, candidate: Candidate, seed: int) -> _Line | None:
         """The last line about a trial."""
         return self.known.get(identity(candidate.setting, seed, self.seeded))
 
@@ -91,7 +91,7 @@ def identity(settings: Mapping[str, Any], seed: int, seeded: Sequence[str]) -> s
 def figures(trace: Iterable[Mapping[str, Any]]) -> Rows:
     """The columns of a trace that are compared and drawn, without its diagnostics."""
     return [
-        {name: value for name, value in row.items() if name in KEPT or name.startswith(SPLITS)}
+        {name: value for name, value in row.items() if name in _KEPT or name.startswith(_SPLITS)}
         for row in trace
     ]
 
