@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from natgrad.updates.truncated_newton import Parts
 
 from natgrad.layers.outputs import Law, per_row
 from natgrad.layers.supervised import Labelled, Rows, Task
@@ -21,8 +20,9 @@ from natgrad.metrics.curvature import fisher, hessian
 from natgrad.metrics.empirical import centred_covariance
 from natgrad.models.network import presets
 from natgrad.solvers.whole import dense_solve
+from natgrad.updates.damping import constant
 from natgrad.updates.lengths import learning_rate
-from natgrad.updates.reduction import constant
+from natgrad.updates.natural import Options
 
 HERE = Path(__file__).parent
 POINTS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # start and step of the natural path at which divergences are drawn
