@@ -1,5 +1,6 @@
 """The experiments' files are sweeps that resolve, and their tables are what the committed records say."""
 
+import importlib
 import tomllib
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from natgrad.sweep import plan as plans
 
 ROOT = Path(__file__).parents[1] / "experiments"
 FILES = [path for path in sorted(ROOT.glob("*/*.toml")) if "sweep" in tomllib.loads(path.read_text("utf-8"))]
+SCRIPTS = sorted(ROOT.glob("*/*.py"))
 TABLES = [path for path in FILES if path.with_suffix(".md").exists()]
 
 
@@ -32,6 +34,11 @@ def test_every_setting_resolves(file):
 @pytest.mark.parametrize("file", TABLES, ids=name)
 def test_a_table_is_what_its_record_says(file):
     assert table.page(table.results(file)) == file.with_suffix(".md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", SCRIPTS, ids=name)
+def test_every_script_imports(file):
+    importlib.import_module(".".join(("experiments", *file.relative_to(ROOT).with_suffix("").parts)))
 
 
 @pytest.mark.parametrize("file", ["config", "mnist"])
