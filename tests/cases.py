@@ -27,3 +27,13 @@ def machine(sizes=(4, 3, 2), coding=SIGNED, seed=0, spread=0.7):
         tuple(layer(up, low) for low, up in pairs),
         coding,
     )
+
+
+def apart(logit, visible=6, units=30):
+    """Hidden units on with probability sigmoid(logit) by the prior, and off with it by recognition.
+
+    The visible units are fair coins whatever the hidden ones are.
+    """
+    down = Layer(jnp.zeros((visible, units)), jnp.zeros(visible))
+    up = Layer(jnp.zeros((units, visible)), jnp.full(units, -logit))
+    return Helmholtz(jnp.full(units, logit), (down,), (up,))

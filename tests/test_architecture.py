@@ -6,14 +6,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import natgrad
-from natgrad import config, defaults
 from natgrad.models.helmholtz import methods as registry
+from natgrad.models.helmholtz.spec import SPEC as MACHINES
 from natgrad.models.network import methods as network_methods
+from natgrad.models.network.spec import SPEC as NETWORKS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -104,10 +104,9 @@ def test_public_names_are_callable_whatever_was_imported_before(first: str) -> N
     assert found.stdout.strip() == "[]"
 
 
-def test_config_and_registry_know_the_same_methods() -> None:
-    assert set(get_args(config.MachineMethod)) == set(defaults.MACHINE_METHODS) == set(registry.METHODS)
-    known = set(defaults.NETWORK_METHODS)
-    assert set(get_args(config.NetworkMethod)) == known == set(network_methods.DIRECTIONS)
+def test_specs_and_methods_know_the_same_names() -> None:
+    for spec, known in ((MACHINES, registry.METHODS), (NETWORKS, network_methods.DIRECTIONS)):
+        assert set(spec.methods) == {method for _, method in spec.settings} == set(known)
 
 
 def test_contributing_is_short_and_the_readme_has_the_two_commands() -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import natgrad
 from cases import machine
 from natgrad import config
+from natgrad.config.names import all_settings, fields_of
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.records import folder
@@ -238,7 +239,7 @@ def test_links_are_not_written_through(tmp_path):
     assert states.load(run, {"a": jnp.zeros(2)})[1] == {}
 
 
-settings_names = [name for name in config._dotted_names() if name != "format"]
+settings_names = sorted({name for _, each in all_settings() for name in fields_of(each)} - {"format"})
 values = numbers | texts | st.lists(numbers | st.lists(numbers, max_size=3), max_size=3)
 
 

@@ -12,6 +12,7 @@ import cases
 import oracles
 from cases import CODINGS, SIZES
 from natgrad.errors import InputError
+from natgrad.evaluate import weights
 from natgrad.layers.bernoulli import SIGNED, Layer
 from natgrad.models.helmholtz import exact
 from natgrad.models.helmholtz import likelihood as importance
@@ -128,13 +129,14 @@ def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
     """The same weights drawn apart: their mean, and the relative variance of that mean."""
     model, key = machine((3, 2)), jax.random.key(4)
     visible, _ = every_row(model)
-    value, variance = importance._estimate(key, model, visible, samples, chunk=chunk)
+    found = importance._estimate(key, model, visible, samples, 1.0, chunk=chunk, kept=0)
+    value, variance, *_ = weights.told(found, samples)
     turns = [jax.random.fold_in(key, turn) for turn in range(-(-samples // chunk))]
     weigh = jax.jit(lambda turn: helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)))
     drawn = [weigh(turn) for turn in turns]
-    weights = np.exp(np.concatenate(drawn)[:samples])
-    np.testing.assert_allclose(value, np.log(weights.mean(axis=0)), atol=1e-10)
-    relative = weights.var(axis=0) / samples / weights.mean(axis=0) ** 2
+    drawn_weights = np.exp(np.concatenate(drawn)[:samples])
+    np.testing.assert_allclose(value, np.log(drawn_weights.mean(axis=0)), atol=1e-10)
+    relative = drawn_weights.var(axis=0) / samples / drawn_weights.mean(axis=0) ** 2
     np.testing.assert_allclose(variance, relative, atol=1e-10)
 
 
@@ -202,6 +204,32 @@ def test_one_sample_has_no_sampling_error_to_tell():
     model = machine((3, 2))
     visible, _ = every_row(model)
     assert importance.log_likelihood(jax.random.key(2), model, visible, samples=1).mc_se == 0.0
+
+
+@pytest.mark.parametrize(("logit", "heavy"), [(0.1, False), (1.2, True)])
+@pytest.mark.parametrize("memory_mb", [0.01, 64.0])
+def test_tails_tell_where_the_sampling_error_is_too_small(logit, heavy, memory_mb):
+    """Visible units are fair coins whatever the hidden ones are, so log p(x) = -6 log 2."""
+    visible = jnp.ones((6, 40))
+    got = importance.log_likelihood(
+        jax.random.key(0), cases.apart(logit), visible, samples=1000, memory_mb=memory_mb
+    )
+    assert (abs(got.mean + 6 * np.log(2)) > 5 * got.mc_se) == heavy
+    assert (got.doubtful > 0.9, got.doubtful < 0.05) == (heavy, not heavy)
+    assert (got.effective_samples.mean() < 20) == heavy
+    assert got.pareto_k.shape == got.effective_samples.shape == (40,)
+
+
+def test_tails_are_left_out_on_demand_and_change_no_number():
+    visible = jnp.ones((6, 40))
+    whole, quick = (
+        importance.log_likelihood(jax.random.key(0), cases.apart(0.5), visible, samples=200, tails=tails)
+        for tails in (True, False)
+    )
+    assert whole.pareto_k is not None
+    assert quick.pareto_k is None
+    np.testing.assert_array_equal(whole.rows, quick.rows)
+    np.testing.assert_array_equal(whole.effective_samples, quick.effective_samples)
 
 
 def test_exact_likelihood_says_when_the_states_do_not_fit():

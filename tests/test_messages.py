@@ -21,8 +21,7 @@ import pytest
 import natgrad
 from cases import machine
 from natgrad import config
-from natgrad.cli import tensorboard
-from natgrad.cli.main import refuse_dotted
+from natgrad.cli import main, tensorboard
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -102,11 +101,11 @@ class Scene:
     def train(self, **settings):
         return said(lambda: natgrad.train(data=self.data, **SETTINGS | {"out": self.here / "new"} | settings))
 
-    def plan(self, text):
+    def plan(self, text, **places):
         file = self.file(
             "s.toml", f'method = "rws"\ntraining.batch_size = 8\ndata.name = "{self.data}"\n' + text
         )
-        return said(lambda: sweep(file, out=self.here / "out"))
+        return said(lambda: sweep(file, out=self.here / "out", **places))
 
     def sealed(self, run, **changes):
         """The run, its manifests changed and sealed anew; `progress` changes that of the notes."""
@@ -206,7 +205,7 @@ def full_disk(scene):
 
 
 def settings_of_resume(scene):
-    return said(lambda: refuse_dotted(["resume", str(scene.trained)], {"optimizer.name": "adam"}))
+    return said(lambda: main._run(["resume", str(scene.trained), "--optimizer.name", "adam"]))
 
 
 def diverging(scene):
@@ -259,6 +258,14 @@ def two_sweeps(scene):
     with (scene.here / "out/trials.jsonl").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         return scene.plan("")
+
+
+def two_sweeps_with_a_record(scene):
+    import fcntl
+
+    with (scene.here / "r.jsonl").open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        return scene.plan("", record=scene.here / "r.jsonl")
 
 
 def no_optuna(scene):
@@ -350,12 +357,18 @@ TRIGGERS = {
         lambda scene: scene.plan(SEARCH),
         no_optuna,
         lambda scene: scene.plan(SEARCH + "sweep.variants = [{}, {}]"),
+        lambda scene: scene.plan("sweep.confirm = [0]"),
+        lambda scene: scene.plan("epochs = 1\nsweep.seeded = ['epochs']"),
+        lambda scene: scene.plan("sweep.judge = 'valid_error'"),
+        lambda scene: scene.plan("sweep.columns = ['test_error']"),
         lambda scene: scene.plan("seeds = [1]\nsweep.seeds = [2]"),
         lambda scene: scene.plan(f"data.split_seed = {list(range(101))}\n{RATE}{list(range(1, 102))}"),
         lambda scene: said(
             lambda: sweep(scene.file("s.toml", "training.epochs = 1"), out="/proc/natgrad/sweep")
         ),
+        lambda scene: scene.plan("", record=scene.file("file") / "r.jsonl"),
         two_sweeps,
+        two_sweeps_with_a_record,
         lambda scene: said(lambda: sweep(scene.file("s.toml"), workers=0)),
     ],
     "sklearn.md": [

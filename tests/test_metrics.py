@@ -9,12 +9,14 @@ import pytest
 
 import oracles
 from cases import CODINGS, machine
+from natgrad.layers import bernoulli
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
-from natgrad.models.helmholtz import fisher as per_unit
+from natgrad.metrics.layered import averaged
+from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Pass
+from natgrad.models.helmholtz.objectives import normalized, reweighted
 from natgrad.models.helmholtz.phases import Phases
-from natgrad.models.helmholtz.reweighted import normalised, reweighted
 
 SIZES = {"two": (3, 2, 2), "three": (2, 2, 2, 1)}
 
@@ -27,8 +29,6 @@ def enumerated(model):
     edges = np.cumsum([0, *model.sizes])
     on = [states[:, a:b].T[:, :, None] for a, b in itertools.pairwise(edges)]
     values = tuple(model.coding.value(jnp.asarray(part), jnp.float64) for part in on)
-    from natgrad.layers import bernoulli
-
     generation = (
         *(bernoulli.logits(layer, value) for layer, value in zip(model.generation, values[1:], strict=True)),
         model.prior[:, None, None],
@@ -44,8 +44,8 @@ def exact_blocks(model, drawn, weights, network):
     """The library's blocks when every state is a row of its exact weight."""
     phases = Phases(drawn, jnp.asarray(weights), drawn)
     if network == "generation":
-        return per_unit._blocks(drawn.values[1:], drawn.generation[:-1], phases.weights, None)
-    return per_unit._blocks(drawn.values[:-1], drawn.recognition, phases.weights, None)
+        return fisher._blocks(drawn.values[1:], drawn.generation[:-1], phases.weights, None)
+    return fisher._blocks(drawn.values[:-1], drawn.recognition, phases.weights, None)
 
 
 def full_fisher(m, weights, score):
@@ -93,7 +93,7 @@ def test_generation_blocks_are_the_full_fisher(coding, sizes):
     )
     top = len(m["prior"])
     expected = np.zeros_like(full)
-    expected[:top, :top] = np.diag(np.asarray(per_unit._curvature(model.prior)))
+    expected[:top, :top] = np.diag(np.asarray(fisher.curvature(model.prior)))
     expected[top:, top:] = assemble(exact_blocks(model, drawn, weights, "generation"))
     np.testing.assert_allclose(full, expected, atol=1e-10)
 
@@ -121,6 +121,12 @@ def sampled(coding="signed", sizes=(4, 3, 2), samples=6, rows=5):
     return model, estimate.samples
 
 
+def blocks_of(metric, model, drawn, key=0):
+    """The blocks of every layer that a metric finds."""
+    found, _ = metric.measure(jax.random.key(key), (), model, drawn)
+    return found.blocks["generation" if "generation" in found.blocks else "recognition"]
+
+
 def loop_block(inputs, logits, weights, layer, unit):
     """Eq. 25: one row after the other."""
     total = 0.0
@@ -134,16 +140,10 @@ def loop_block(inputs, logits, weights, layer, unit):
 
 
 SOURCES = {
-    "dreams p": (lambda m, d: per_unit.generation_from_dreams(m, d)[1], "dreams", "generation", "even"),
-    "wake p": (lambda m, d: per_unit.generation_from_wake(m, d)[1], "wake", "generation", "weighted"),
-    "published p": (
-        lambda m, d: per_unit.generation_as_published(m, d)[1],
-        "dreams",
-        "generation",
-        "published",
-    ),
-    "wake q": (per_unit.recognition_from_wake, "wake", "recognition", "even"),
-    "dreams q": (per_unit.recognition_from_dreams, "dreams", "recognition", "even"),
+    "dreams p": (fisher.generation_from_dreams, "dreams", "generation", "even"),
+    "wake p": (fisher.generation_from_wake, "wake", "generation", "weighted"),
+    "wake q": (fisher.recognition_from_wake, "wake", "recognition", "even"),
+    "dreams q": (fisher.recognition_from_dreams, "dreams", "recognition", "even"),
 }
 
 
@@ -152,49 +152,53 @@ SOURCES = {
 def test_sources_equal_loops(coding, source):
     make, which, network, kind = SOURCES[source]
     model, drawn = sampled(coding)
-    found = make(model, drawn)
+    found = blocks_of(make(), model, drawn)
     passed = getattr(drawn, which)
     w = np.asarray(drawn.weights)
-    weights = {"even": np.full_like(w, 1 / w.size), "weighted": w / w.shape[1], "published": w / w.size}[kind]
+    weights = {"even": np.full_like(w, 1 / w.size), "weighted": w / w.shape[1]}[kind]
     inputs = passed.values[1:] if network == "generation" else passed.values[:-1]
     logits = getattr(passed, network)
+    assert len(found) == 2
     for layer, blocks in enumerate(found):
         for unit, block in enumerate(blocks.dense()):
             np.testing.assert_allclose(block, loop_block(inputs, logits, weights, layer, unit), atol=1e-12)
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_values_suffice(source):
+    """A metric that computes its logits again finds the same, whatever logits it is given."""
+    model, drawn = sampled()
+    spoiled = drawn._replace(
+        wake=drawn.wake._replace(generation=(), recognition=()),
+        dreams=drawn.dreams._replace(generation=(), recognition=()),
+    )
+    metric = SOURCES[source][0]()
+    again = blocks_of(fisher.from_values(metric), model, spoiled)
+    for one, two in zip(again, blocks_of(metric, model, drawn), strict=True):
+        np.testing.assert_allclose(one.dense(), two.dense(), atol=1e-14)
+
+
 def test_first_recognition_layer_has_one_row_per_datum():
     model, drawn = sampled()
-    assert per_unit.recognition_from_wake(model, drawn)[0].inputs.shape == (4, 5)
-
-
-def test_published_metric_is_smaller_by_the_number_of_samples():
-    """Its row weights sum to 1/S instead of one."""
-    model, drawn = sampled()
-    assert float((drawn.weights / drawn.weights.size).sum()) == pytest.approx(1 / 6)
-    prior, _ = per_unit.generation_as_published(model, drawn)
-    np.testing.assert_allclose(prior * 6, per_unit.generation_from_dreams(model, drawn)[0])
+    assert blocks_of(fisher.recognition_from_wake(), model, drawn)[0].inputs.shape == (4, 5)
 
 
 def test_limit_keeps_the_total_weight():
     model, drawn = sampled()
-    for make in (per_unit.recognition_from_dreams, per_unit.recognition_from_wake):
-        for full, part in zip(make(model, drawn), make(model, drawn, 4), strict=True):
+    for make in (fisher.recognition_from_dreams, fisher.recognition_from_wake, fisher.generation_from_dreams):
+        for full, part in zip(blocks_of(make(), model, drawn), blocks_of(make(4), model, drawn), strict=True):
             assert part.inputs.shape[1] == min(4, full.inputs.shape[1])
-    _, weighted = per_unit.generation_from_wake(model, drawn, 7)
-    flat = np.asarray(drawn.weights).reshape(-1)[:7]
+    weighted = blocks_of(fisher.recognition_from_dreams(7), model, drawn)
     assert weighted[0].curvature.shape[1] == 7
-    probabilities = jax.nn.sigmoid(drawn.wake.generation[0].reshape(4, -1)[:, :7])
-    np.testing.assert_allclose(
-        weighted[0].curvature, flat / flat.sum() * probabilities * (1 - probabilities), atol=1e-12
-    )
+    probabilities = jax.nn.sigmoid(drawn.dreams.recognition[0].reshape(3, -1)[:, :7])
+    np.testing.assert_allclose(weighted[0].curvature, probabilities * (1 - probabilities) / 7, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["rows", "dense"])
 def test_operator_contract(kind):
     """mv, dense, diagonal and trace speak of the same symmetric positive semi-definite matrices."""
     model, drawn = sampled()
-    for blocks in per_unit.recognition_from_dreams(model, drawn):
+    for blocks in blocks_of(fisher.recognition_from_dreams(), model, drawn):
         operator = blocks if kind == "rows" else DenseBlocks(blocks.dense())
         matrices = np.asarray(blocks.dense())
         vector = split(jax.random.normal(jax.random.key(0), matrices.shape[:2]))
@@ -214,23 +218,23 @@ def test_operator_contract(kind):
 def test_signed_diagonal_is_the_same_for_all_weights_of_a_unit():
     """So that the diagonal method only rescales the step of every unit."""
     model, drawn = sampled("signed")
-    for blocks in per_unit.generation_from_dreams(model, drawn)[1]:
+    for blocks in blocks_of(fisher.generation_from_dreams(), model, drawn):
         found = np.asarray(join(blocks.diagonal()))
         np.testing.assert_allclose(found, np.broadcast_to(found[:, :1], found.shape))
 
 
 def test_averaged_metric_is_the_exponential_average():
     model, drawn = sampled()
-    metric = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_from_wake)
-    mean = per_unit.averaged(metric, 0.75)
-    carry = mean.init(model, drawn)
+    metric, key = fisher.generation_from_dreams(), jax.random.key(0)
+    mean = averaged(metric, 0.75)
+    carry = mean.init(key, model, drawn)
     other = drawn._replace(dreams=helmholtz.dream(jax.random.key(9), model, 6, 5))
-    one, carry = mean.measure(carry, model, drawn)
-    two, _ = mean.measure(carry, model, other)
-    first = metric.measure((), model, drawn)[0].generation[0].dense()
-    second = metric.measure((), model, other)[0].generation[0].dense()
-    np.testing.assert_allclose(one.generation[0].matrix, first, atol=1e-12)
-    np.testing.assert_allclose(two.generation[0].matrix, 0.75 * first + 0.25 * second, atol=1e-12)
+    one, carry = mean.measure(key, carry, model, drawn)
+    two, _ = mean.measure(key, carry, model, other)
+    first, second = (blocks_of(metric, model, each)[0].dense() for each in (drawn, other))
+    np.testing.assert_allclose(one.blocks["generation"][0].matrix, first, atol=1e-12)
+    np.testing.assert_allclose(two.blocks["generation"][0].matrix, 0.75 * first + 0.25 * second, atol=1e-12)
+    np.testing.assert_allclose(two.blocks["prior"], fisher.curvature(model.prior), atol=1e-12)
 
 
 def test_dream_fisher_is_unbiased():
@@ -242,7 +246,7 @@ def test_dream_fisher_is_unbiased():
     def estimate(key):
         dreams = helmholtz.dream(key, model, 2, 4)
         phases = Phases(dreams, jnp.full((2, 4), 0.5), dreams)
-        return tuple(blocks.dense() for blocks in per_unit.generation_from_dreams(model, phases)[1])
+        return tuple(b.dense() for b in blocks_of(fisher.generation_from_dreams(), model, phases))
 
     found = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 3000))
     for many, block in zip(found, exact, strict=True):
@@ -250,18 +254,26 @@ def test_dream_fisher_is_unbiased():
         assert (np.abs(many.mean(axis=0) - block.dense()) <= 5 * error + 1e-12).all()
 
 
-def test_fisher_mv_covers_the_whole_machine():
+def test_fisher_mv_covers_the_whole_network():
+    """The prior by its diagonal, every layer by its blocks; the other network is not its concern."""
     model, drawn = sampled()
-    metric = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_plain)
-    fisher, _ = metric.measure((), model, drawn)
-    image = fisher.mv(model)
-    np.testing.assert_allclose(image.prior, per_unit._curvature(model.prior) * model.prior)
-    np.testing.assert_allclose(image.recognition[0].weight, model.recognition[0].weight)
-    np.testing.assert_allclose(join(image.generation[1]), join(fisher.generation[1].mv(model.generation[1])))
+    for metric, part in (
+        (fisher.generation_from_dreams(), fisher.GENERATION),
+        (fisher.recognition_from_dreams(), fisher.RECOGNITION),
+    ):
+        found, _ = metric.measure(jax.random.key(0), (), model, drawn)
+        image = found.mv(part.get(model))
+        assert jax.tree.structure(image) == jax.tree.structure(part.get(model))
+        (name,) = {"generation", "recognition"} & set(image)
+        for number, layer in enumerate(getattr(model, name)):
+            expected = join(found.blocks[name][number].mv(layer))
+            np.testing.assert_allclose(join(image[name][number]), expected, atol=1e-14)
+        if name == "generation":
+            np.testing.assert_allclose(image["prior"], fisher.curvature(model.prior) * model.prior)
 
 
 def test_weights_of_a_fisher_sum_to_one():
     model, drawn = sampled()
-    np.testing.assert_allclose(normalised(helmholtz.log_weights(model, drawn.wake)).sum(axis=0), 1)
+    np.testing.assert_allclose(normalized(helmholtz.log_weights(model, drawn.wake)).sum(axis=0), 1)
     inputs, ones = jnp.ones((1, 3)), jnp.full((2, 3), 1 / 3)
     assert float(UnitBlocks(inputs, ones).trace()[0]) == pytest.approx(2.0)

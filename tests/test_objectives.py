@@ -9,9 +9,8 @@ import oracles
 from cases import CODINGS, SIZES, machine
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import phases
-from natgrad.models.helmholtz.phases import Phases, Shares
-from natgrad.models.helmholtz.reweighted import normalised, reweighted
-from natgrad.models.helmholtz.wake_sleep import uniform, wake_sleep
+from natgrad.models.helmholtz.objectives import bidirectional, normalized, reweighted, uniform, wake_sleep
+from natgrad.models.helmholtz.phases import Phases, Shares, sleep_only
 
 ROWS, SAMPLES = 3, 5
 METHODS = {
@@ -19,6 +18,12 @@ METHODS = {
     "reweighted": (reweighted(SAMPLES), Shares(0.5, 0.5, 1.0)),
     "no baseline": (reweighted(SAMPLES, baseline=False), Shares(0.5, 0.5, 0.0)),
     "other shares": (reweighted(SAMPLES, wake_share=0.3, sleep_share=0.9), Shares(0.3, 0.9, 1.0)),
+}
+REVALUED = {name: objective for name, (objective, _) in METHODS.items()} | {
+    "bidirectional": bidirectional(SAMPLES),
+    "bidirectional, no baseline": bidirectional(SAMPLES, baseline=False),
+    "little sleep": wake_sleep(SAMPLES, sleep_share=0.4),
+    "sleep only": sleep_only(SAMPLES, 0.7),
 }
 
 
@@ -90,12 +95,25 @@ def loop_gradient(model, drawn, shares):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("method", REVALUED)
+def test_the_gradient_of_revalue_is_that_of_the_estimate(coding, method):
+    """At the model of the estimate, by automatic differentiation; elsewhere it is another one."""
+    model = machine(coding=CODINGS[coding])
+    estimate, _ = REVALUED[method].estimate(jax.random.key(7), (), model, visible(model))
+    slope = jax.grad(REVALUED[method].revalue)
+    found = vector(slope(model, estimate.samples))
+    np.testing.assert_allclose(found, vector(estimate.gradient), atol=1e-12, rtol=0)
+    moved = jax.tree.map(lambda leaf: leaf + 0.1, model)
+    assert np.abs(vector(slope(moved, estimate.samples)) - found).max() > 1e-3
+
+
+@pytest.mark.parametrize("coding", CODINGS)
 def test_weights_sum_to_one_and_follow_their_definition(coding):
     model = machine(coding=CODINGS[coding])
     drawn = helmholtz.wake(jax.random.key(5), model, visible(model), SAMPLES)
     log_weights = helmholtz.log_weights(model, drawn)
     raw = np.exp(np.asarray(log_weights))
-    np.testing.assert_allclose(normalised(log_weights), raw / raw.sum(axis=0), atol=1e-10)
+    np.testing.assert_allclose(normalized(log_weights), raw / raw.sum(axis=0), atol=1e-10)
     np.testing.assert_allclose(uniform(log_weights).sum(axis=0), 1.0)
 
 
@@ -194,7 +212,7 @@ def test_gradient_of_hand_made_phases_uses_every_sample():
     model = machine()
     wake = helmholtz.wake(jax.random.key(1), model, visible(model), SAMPLES)
     dreams = helmholtz.dream(jax.random.key(2), model, SAMPLES, ROWS)
-    weights = normalised(helmholtz.log_weights(model, wake))
+    weights = normalized(helmholtz.log_weights(model, wake))
     one = phases.gradient(model, Phases(wake, weights, dreams), Shares(0.5, 0.5))
     two = phases.gradient(model, Phases(wake, weights[::-1], dreams), Shares(0.5, 0.5))
     assert np.abs(vector(one) - vector(two)).max() > 1e-3

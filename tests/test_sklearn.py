@@ -199,3 +199,13 @@ UNSCALED = (
 )
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("method", ["rws", "nrws"])
+def test_methods_get_the_settings_that_they_have(method):
+    """A plain method has no damping: the estimator's default must not give it one."""
+    found = HelmholtzMachine(method=method)._config(seed=0, epochs=1, rows=10)
+    assert found.method == method
+    assert HelmholtzMachine(damping=0.3)._config(seed=0, epochs=1, rows=10).metric.damping == 0.3
+    with pytest.raises(InputError, match=r"metric.damping is not a setting of the method rws of helmholtz"):
+        HelmholtzMachine(method="rws", damping=0.3)._config(seed=0, epochs=1, rows=10)

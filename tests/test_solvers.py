@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join, split
-from natgrad.models.helmholtz import fisher as per_unit
-from natgrad.models.helmholtz.reweighted import reweighted
-from natgrad.solvers import krylov
+from natgrad.metrics.layered import LayeredFisher
+from natgrad.models.helmholtz import fisher
+from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.solvers import unit_cg
 from natgrad.solvers.choice import always, automatic
-from natgrad.solvers.contract import solve_layers
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
-from natgrad.solvers.krylov import conjugate_gradient
+from natgrad.solvers.results import CONVERGED
+from natgrad.solvers.shared import shared
+from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.units import LayerSystem, per_layer, solve_layers
 
 pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait for ever
 
@@ -38,9 +41,14 @@ def dense_solve(blocks, gradient, damping):
     return np.linalg.solve(matrices, np.asarray(join(gradient), np.float64)[..., None])[..., 0]
 
 
+def system(solver, blocks, damping):
+    """A layer's system, prepared; the damping is that of every unit."""
+    return LayerSystem(blocks, damping, solver.prepare(blocks, damping))
+
+
 def run(solver, blocks, gradient, damping):
-    factor = solver.prepare(blocks, jnp.full(blocks.curvature.shape[:1], damping, gradient.bias.dtype))
-    return solver.solve([factor], [gradient])[0]
+    given = system(solver, blocks, jnp.full(gradient.bias.shape, damping, gradient.bias.dtype))
+    return solver.solve([given], [gradient])[0]
 
 
 EXACT = {"direct": direct(), "dual": dual(), "cg": conjugate_gradient(40)}
@@ -78,12 +86,11 @@ def test_rows_of_weight_zero_do_no_harm(solver):
 def test_dense_blocks_only_by_the_direct_solver():
     blocks, gradient = problem()
     dense = DenseBlocks(blocks.dense())
-    damping = jnp.full(4, 0.1)
-    (found,) = direct().solve([direct().prepare(dense, damping)], [gradient])
+    found = run(direct(), dense, gradient, 0.1)
     np.testing.assert_allclose(join(found.value), dense_solve(blocks, gradient, 0.1), atol=1e-9)
     for solver in (dual(), conjugate_gradient(2)):
         with pytest.raises(ValueError, match="needs a metric made of rows"):
-            solver.prepare(dense, damping)
+            solver.prepare(dense, jnp.full(4, 0.1))
 
 
 def test_diagonal_divides_by_the_diagonal():
@@ -109,17 +116,17 @@ def test_deflation_beats_plain_conjugate_gradients():
     """Over parameters, where the mean input dominates, the preconditioner saves iterations."""
     blocks, gradient = problem(inputs=40, rows=300, units=8)
     expected = dense_solve(blocks, gradient, 0.05)
-    primal = krylov._primal(blocks, jnp.full(8, 0.05))
+    primal = unit_cg._primal(blocks, jnp.full(8, 0.05))
     plain = primal._replace(deflation=jnp.zeros(8))
-    error = lambda p: np.linalg.norm(join(krylov._over_parameters(p, gradient, 2)) - expected)  # noqa: E731
+    error = lambda p: np.linalg.norm(join(unit_cg._over_parameters(p, gradient, 2)) - expected)  # noqa: E731
     assert error(primal) < 0.7 * error(plain)
 
 
 def test_a_factor_serves_many_gradients():
     blocks, gradient = problem()
     for solver in EXACT.values():
-        factor = solver.prepare(blocks, jnp.full(4, 0.1))
-        solve = lambda g, solver=solver, factor=factor: join(solver.solve([factor], [g])[0].value)  # noqa: E731
+        given = system(solver, blocks, jnp.full(4, 0.1))
+        solve = lambda g, solver=solver, given=given: join(solver.solve([given], [g])[0].value)  # noqa: E731
         twice = solve(jax.tree.map(lambda g: 2 * g, gradient))
         np.testing.assert_allclose(twice, 2 * solve(gradient), rtol=1e-9)
 
@@ -131,12 +138,10 @@ def test_layers_together_are_solved_like_each_alone():
     """Layers of all shapes: with as many rows as each other or not, in sample space or over parameters."""
     solver = conjugate_gradient(40)
     problems = [problem(units=u, inputs=i, rows=r, seed=seed) for seed, (u, i, r) in enumerate(TOGETHER)]
-    factors = [solver.prepare(b, jnp.linspace(0.1, 0.3, g.bias.size)) for b, g in problems]
-    found = solver.solve(factors, [gradient for _, gradient in problems])
-    for (blocks, gradient), factor, solution in zip(problems, factors, found, strict=True):
-        matrices = np.asarray(blocks.dense()) + np.asarray(factor.damping)[:, None, None] * np.eye(
-            blocks.size
-        )
+    systems = [system(solver, b, jnp.linspace(0.1, 0.3, g.bias.size)) for b, g in problems]
+    found = solver.solve(systems, [gradient for _, gradient in problems])
+    for (blocks, gradient), given, solution in zip(problems, systems, found, strict=True):
+        matrices = np.asarray(blocks.dense()) + np.asarray(given.damping)[:, None, None] * np.eye(blocks.size)
         expected = np.linalg.solve(matrices, np.asarray(join(gradient))[..., None])[..., 0]
         np.testing.assert_allclose(join(solution.value), expected, atol=1e-8 * np.abs(expected).max())
 
@@ -149,8 +154,8 @@ def test_few_operations_for_many_layers():
         problems = [problem(units=10 + seed, rows=6, seed=seed) for seed in range(layers)]
 
         def solve(given):
-            factors = [solver.prepare(blocks, jnp.full_like(g.bias, 0.1)) for blocks, g in given]
-            return solver.solve(factors, [g for _, g in given])
+            systems = [system(solver, blocks, jnp.full_like(g.bias, 0.1)) for blocks, g in given]
+            return [found.value for found in solver.solve(systems, [g for _, g in given])]
 
         return str(jax.make_jaxpr(solve)(problems)).count("dot_general")
 
@@ -160,12 +165,77 @@ def test_few_operations_for_many_layers():
 def test_every_layer_by_its_own_solver():
     problems = [problem(seed=seed, units=3 + seed) for seed in range(4)]
     solvers = [direct(), diagonal(), direct(), conjugate_gradient(40)]
-    factors = [s.prepare(b, jnp.full(g.bias.shape, 0.2)) for s, (b, g) in zip(solvers, problems, strict=True)]
-    found = solve_layers(solvers, factors, [gradient for _, gradient in problems])
+    systems = [system(s, b, jnp.full(g.bias.shape, 0.2)) for s, (b, g) in zip(solvers, problems, strict=True)]
+    found = solve_layers(solvers, systems, [gradient for _, gradient in problems])
     for solver, (blocks, gradient), solution in zip(solvers, problems, found, strict=True):
         np.testing.assert_allclose(
             join(solution.value), join(run(solver, blocks, gradient, 0.2).value), atol=1e-9
         )
+
+
+CURVED = {
+    "direct": direct(),
+    "dual": dual(),
+    "cg": conjugate_gradient(40),
+    "cg, one iteration": conjugate_gradient(1),
+    "cg, three iterations": conjugate_gradient(3),
+    "diagonal": diagonal(),
+    "shared": shared(),
+    "shared, one direction": shared(1),
+}
+ROWS = {"in samples": 20, "over parameters": 300}
+
+
+def layered(rows):
+    """Two layers and an array of its own between them: the operator, its right side, its matrices."""
+    (one, left), (two, right) = problem(rows=rows), problem(inputs=4, units=60, rows=rows, seed=1)
+    alone = jnp.linspace(0.05, 0.25, 3)
+    operator = LayeredFisher({"a": one, "b": alone, "c": (two,)})
+    return operator, {"a": left, "b": jnp.arange(1.0, 4.0), "c": (right,)}, (one.dense(), alone, two.dense())
+
+
+def dense_length(vector, matrices):
+    """x^T F x."""
+    above, alone, below = matrices
+    total = (np.asarray(alone) * np.asarray(vector["b"]) ** 2).sum()
+    for layer, dense in ((vector["a"], above), (vector["c"][0], below)):
+        total += np.einsum("ji,jik,jk->", join(layer), dense, join(layer))
+    return total
+
+
+@pytest.mark.parametrize("solver", CURVED)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_curvature_of_a_solution_is_its_length_in_the_metric(solver, rows, relative):
+    """x^T F x of what was found, be it the solution or not, with one damping or one for every unit."""
+    operator, right, matrices = layered(ROWS[rows])
+    damping = tuple(0.3 * each for each in operator.mean_diagonal(jax.random.key(0))) if relative else 0.15
+    whole = per_layer(always(CURVED[solver]))
+    found = whole.solve(whole.prepare(operator, damping, 0.0)[0], right, None)
+    assert float(found.curvature) == pytest.approx(dense_length(found.value, matrices), rel=1e-10)
+    assert int(found.result) == CONVERGED
+    assert jax.tree.structure(found.value) == jax.tree.structure(right)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_whole_tree_is_solved_node_by_node(relative):
+    """Layers by their blocks, other arrays by division, each with its own damping."""
+    operator, right, _ = layered(20)
+    damping = tuple(0.3 * each for each in operator.mean_diagonal(jax.random.key(0))) if relative else 0.15
+    given = damping if relative else (0.15, jnp.full(3, 0.15), 0.15)
+    whole = per_layer(always(direct()))
+    factor, after = whole.prepare(operator, damping, 0.0)
+    found = whole.solve(factor, right, None)
+    for blocks, g, a, got in (
+        (operator.blocks["a"], right["a"], given[0], found.value["a"]),
+        (operator.blocks["c"][0], right["c"][0], given[2], found.value["c"][0]),
+    ):
+        matrices = blocks.dense() + jnp.broadcast_to(a, (blocks.units,))[:, None, None] * np.eye(blocks.size)
+        expected = np.linalg.solve(matrices, np.asarray(join(g))[..., None])[..., 0]
+        np.testing.assert_allclose(join(got), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.value["b"], right["b"] / (operator.blocks["b"] + given[1]), rtol=1e-12)
+    assert float(after) == pytest.approx(0, abs=1e-29)
+    assert int(found.iterations) == 0
 
 
 def test_automatic_choice():
@@ -210,8 +280,9 @@ def trained_blocks():
         on = batches.draw(session.key_steps, session.rows, order[:32], jnp.float32)
         batch = model.coding.value(on, jnp.float32)
         estimate, _ = jax.jit(reweighted(10).estimate)(jax.random.key(0), (), model, batch)
-        _, generation = per_unit.generation_from_dreams(model, estimate.samples)
-        recognition = per_unit.recognition_from_dreams(model, estimate.samples)
+        measured = lambda make: make().measure(jax.random.key(0), (), model, estimate.samples)[0].blocks  # noqa: E731
+        generation = measured(fisher.generation_from_dreams)["generation"]
+        recognition = measured(fisher.recognition_from_dreams)["recognition"]
     gradients = (*estimate.gradient.generation, *estimate.gradient.recognition)
     wide = lambda part: jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), part)  # noqa: E731
     return [(wide(b), wide(g)) for b, g in zip((*generation, *recognition), gradients, strict=True)]

@@ -10,65 +10,55 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sweeps
 from natgrad import config
 from natgrad.cli.main import main
 from natgrad.errors import InputError
 from natgrad.report.reading import locked
 from natgrad.sweep import plan as plans
 from natgrad.sweep import sweep
-from natgrad.sweep.pool import Pool
+from natgrad.sweep.choice import judged
 from natgrad.sweep.search import Search
-from natgrad.sweep.table import compare, judged, markdown
+from natgrad.sweep.table import markdown
+from sweeps import BASE, DATA, grid
 
-BASE = 'method = "rws"\n[training]\nbatch_size = 8\nepochs = 2\n'
-
-
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    """Write a sweep's file into an empty folder that has small data of its own."""
-    monkeypatch.chdir(tmp_path)
-    np.save("own.npy", np.random.default_rng(0).integers(0, 2, (50, 6)).astype(np.uint8))
-
-    def write(text, base=BASE):
-        Path("s.toml").write_text(base + text)
-        return Path("s.toml")
-
-    return write
-
-
-DATA = '[data]\nname = "own.npy"\n'
+file, fake = sweeps.file, sweeps.fake  # fixtures
 
 
 def read(file, text, base=BASE):
     return plans.read(file(DATA + text, base), {})
 
 
+def settings_of(plan):
+    return [candidate.setting for candidate in plan.candidates]
+
+
 def test_lists_expand_to_a_grid(file):
     plan = read(file, "[model]\nlayers = [[3], [4, 2]]\n[optimizer]\nlearning_rate = [0.1, 0.2, 0.3]\n")
-    got = [(setting["model.layers"], setting["optimizer.learning_rate"]) for setting in plan.settings]
+    got = [(each["model.layers"], each["optimizer.learning_rate"]) for each in settings_of(plan)]
     assert got == [(layers, rate) for layers in ([3], [4, 2]) for rate in (0.1, 0.2, 0.3)]
     assert plan.section.seeds == (0,)
 
 
 def test_a_list_of_sizes_is_one_value(file):
     plan = read(file, "[model]\nlayers = [4, 2]\n[objective]\ngrowth = [[1, 20], [2, 30]]\n")
-    assert [plans.resolved(each, 0).model.layers for each in plan.settings] == [(4, 2)]
+    assert [plans.resolved(each, 0).model.layers for each in settings_of(plan)] == [(4, 2)]
     plan = read(file, "[objective]\ngrowth = [[], [[1, 20]]]\n")
-    assert [plans.resolved(each, 0).objective.growth for each in plan.settings] == [(), ((1, 20),)]
+    assert [plans.resolved(each, 0).objective.growth for each in settings_of(plan)] == [(), ((1, 20),)]
 
 
 @pytest.mark.parametrize("text", ["seeds = [3, 4]\n", "seed = [3, 4]\n", "[sweep]\nseeds = [3, 4]\n"])
 def test_seeds_have_three_places(file, text):
     plan = read(file, "", base=text + BASE if "[" not in text.split("=")[0] else BASE + text)
     assert plan.section.seeds == (3, 4)
-    assert len(plan.settings) == 1
+    assert len(plan.candidates) == 1
 
 
 def test_variants_have_lists_of_their_own_and_defaults_by_method(file):
     variants = '[[sweep.variants]]\nmethod = "rws"\n[[sweep.variants]]\nmethod = "nrws"\n'
     variants += "metric.damping = [0.1, 0.2]\n"
     plan = read(file, variants, base="[training]\nbatch_size = 8\n")
-    found = [plans.resolved(each, 0) for each in plan.settings]
+    found = [plans.resolved(each, 0) for each in settings_of(plan)]
     assert [(each.method, each.metric.damping) for each in found] == [
         ("rws", 0.2),
         ("nrws", 0.1),
@@ -78,11 +68,11 @@ def test_variants_have_lists_of_their_own_and_defaults_by_method(file):
 
 
 def test_equal_settings_are_one_and_flags_come_last(file):
-    assert len(read(file, "[optimizer]\nlearning_rate = [0.1, 0.1]\n").settings) == 1
+    assert len(read(file, "[optimizer]\nlearning_rate = [0.1, 0.1]\n").candidates) == 1
     path = file(DATA + "[optimizer]\nlearning_rate = [0.1, 0.3]\n")
     plan = plans.read(path, {"optimizer.learning_rate": [0.5, 0.6, 0.7], "training.epochs": 9})
-    assert [each["optimizer.learning_rate"] for each in plan.settings] == [0.5, 0.6, 0.7]
-    assert {plans.resolved(each, 0).training.epochs for each in plan.settings} == {9}
+    assert [each["optimizer.learning_rate"] for each in settings_of(plan)] == [0.5, 0.6, 0.7]
+    assert {plans.resolved(each, 0).training.epochs for each in settings_of(plan)} == {9}
 
 
 def test_a_trial_s_name_is_a_function_of_its_settings():
@@ -178,7 +168,7 @@ def test_other_mistakes_are_said(file, capsys):
     with pytest.raises(InputError, match="sweep: expected a section of settings, got 3"):
         read(file, "", base="sweep = 3\n" + BASE)
     with pytest.raises(InputError, match="unknown data set 'digist'"):
-        plans.read(file("[data]\nname = ['digits', 'digist']\n"), {})
+        sweep(file("[data]\nname = ['digits', 'digist']\n"))
     many = list(range(1, 102))
     with pytest.raises(InputError, match="expected at most 10000 settings, the lists make more"):
         read(file, f"split_seed = {many}\n[optimizer]\nlearning_rate = {many}\n")
@@ -189,41 +179,6 @@ def test_other_mistakes_are_said(file, capsys):
         sweep(path, out="own.npy/x")
     with pytest.raises(InputError, match=r"cannot read the config file none.toml"):
         sweep("none.toml")
-
-
-FAKE = """
-import json, os, sys
-from pathlib import Path
-for line in sys.stdin:
-    job = json.loads(line)
-    rate, seed = job["config"]["optimizer"]["learning_rate"], job["config"]["seed"]
-    if rate == 0.9:
-        os._exit(9)
-    if rate == 0.8:
-        print(json.dumps({"error": "it did not like it"}), flush=True)
-        continue
-    place = Path(job["folder"])
-    place.mkdir()
-    value = -(rate - 0.3) ** 2 + seed / 100
-    rows = [{"epoch": n, "seconds": n, "valid_ll": value - abs(n - 1), "test_ll": rate} for n in range(3)]
-    (place / "trace.jsonl").write_text("".join(json.dumps(row) + chr(10) for row in rows))
-    print(json.dumps({"error": None}), flush=True)
-"""
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    """Workers that train nothing: the validation likelihood is best at the rate 0.3, after one epoch."""
-
-    def start(self, core):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        return subprocess.Popen([sys.executable, "-c", FAKE], **pipes, stderr=self.log, text=True)
-
-    monkeypatch.setattr(Pool, "_start", start)
-
-
-def grid(file, rates, more=""):
-    return file(DATA + f"[model]\nlayers = [3]\n[optimizer]\nlearning_rate = {rates}\n" + more)
 
 
 def test_settings_are_compared_on_validation_means(file, fake):
@@ -243,8 +198,9 @@ def test_settings_are_compared_on_validation_means(file, fake):
     assert table[0] == "| optimizer.learning_rate | seeds | valid LL | test LL | epoch | seconds |"
     assert table[2] == "| 0.3 | 2 | 0.010 ±0.014 | 0.300 ±0.000 | 1 | 1.0 |"
     assert Path("out/sweep.png").read_bytes().startswith(b"\x89PNG")
-    last = plans.Section(seeds=(0, 2))
-    assert compare(last, plans.read(path, {}).settings, Path("out"))[0]["valid_ll"] == pytest.approx(-0.99)
+    path.write_text(path.read_text().replace("objective = 'best'", "objective = 'last'"))
+    last = sweep(path, out="out", compare_only=True)
+    assert last["settings"][0]["valid_ll"] == pytest.approx(-0.99)
 
 
 def test_a_failing_trial_does_not_stop_the_others(file, fake, capsys):
@@ -354,15 +310,14 @@ def test_a_dry_run_lists_the_trials(file, capsys):
     assert sorted(place.name for place in Path().iterdir()) == ["own.npy", "s.toml"]
 
 
-def test_rows_that_are_not_finite_do_not_count(tmp_path):
-    (tmp_path / "trace.jsonl").write_text('{"epoch": 0, "valid_ll": -3.0}\n{"epoch": 1, "valid_ll": null}\n')
-    assert judged(tmp_path, "last")["epoch"] == 0
-    (tmp_path / "trace.jsonl").write_text('{"epoch": 0, "valid_ll": null}\n')
-    assert judged(tmp_path, "best") is None
-    record = {"setting": {}, "seeds": 0, "runs": []} | dict.fromkeys(
+def test_rows_that_are_not_finite_do_not_count():
+    section = plans.Section()
+    assert judged([{"epoch": 0, "valid_ll": -3.0}, {"epoch": 1, "valid_ll": None}], section)["epoch"] == 0
+    assert judged([{"epoch": 0, "valid_ll": None}], plans.Section(objective="best")) is None
+    line = {"variant": "", "setting": {}, "seeds": 0} | dict.fromkeys(
         ["valid_ll", "valid_ll_sd", "test_ll", "test_ll_sd", "epoch", "seconds"]
     )
-    assert markdown([record])[2] == "| 0 | - | - | - | - |"
+    assert markdown(section.shown, [line])[2] == "| 0 | - | - | - | - |"
 
 
 def test_starting_a_sweep_imports_no_jax():
@@ -374,7 +329,7 @@ def test_starting_a_sweep_imports_no_jax():
 def test_a_real_trial_is_a_run_like_any_other(file):
     """One worker, two trials, the second of which cannot have its folder."""
     path = grid(file, [0.1, 0.2], "[evaluation]\nevery = 1\n")
-    names = [plans.name_of(plans.resolved(each, 0)) for each in plans.read(path, {}).settings]
+    names = [plans.name_of(plans.resolved(each, 0)) for each in settings_of(plans.read(path, {}))]
     Path("out").mkdir()
     (Path("out") / names[1]).write_text("a file")
     found = sweep(path, workers=1, out="out")
@@ -443,10 +398,9 @@ def wait_until_free(run, seconds=60):
 
 def finished(place):
     """The traces of finished trials, without seconds."""
-    record = Path(place, "trials.jsonl").read_text().splitlines()
-    names = [json.loads(line)["trial"] for line in record]
-    traces = {}
-    for name in sorted(names):
+    found = {}
+    for line in map(json.loads, Path(place, "trials.jsonl").read_text().splitlines()):
+        name = plans.name_of(plans.resolved(line["settings"], line["seed"]))
         rows = map(json.loads, Path(place, name, "trace.jsonl").read_text().splitlines())
-        traces[name] = [{key: row[key] for key in row if not key.endswith("seconds")} for row in rows]
-    return traces
+        found[name] = [{key: row[key] for key in row if not key.endswith("seconds")} for row in rows]
+    return found

@@ -1,5 +1,6 @@
 """Training: repeatable to the bit, cut anywhere without a trace, stopped in time, and able to learn."""
 
+import dataclasses
 import json
 
 import jax
@@ -7,15 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cases
 import natgrad
 from natgrad import config
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
+from natgrad.evaluate.held_out import binary_rows
 from natgrad.layers import generator
-from natgrad.models.helmholtz import exact
+from natgrad.models.helmholtz import exact, measure
 from natgrad.models.helmholtz import methods as registry
-from natgrad.models.helmholtz.measure import evaluate_run, sample_run
+from natgrad.models.helmholtz import normalizer as bidirectional
+from natgrad.models.helmholtz.measure import evaluate_run, fisher_run, sample_run
+from natgrad.models.helmholtz.trained import Trained
 from natgrad.training import run as training
 from trainings import parameters, timeless
 
@@ -82,7 +87,7 @@ def test_the_config_repeats_the_run(run, place):
 
 
 def test_chunks_change_no_number(run, place, data):
-    again = natgrad.train(data=data, out=place / "cut", **SETTINGS | {"training.chunk": 2})
+    again = natgrad.train(data=data, out=place / "cut", **SETTINGS | {"training.chunk_steps": 2})
     assert timeless(again.trace) == timeless(run.trace)
     assert same_parameters(again, run)
 
@@ -131,7 +136,7 @@ class Recorder:
 
 def test_a_watcher_sees_every_chunk_and_row(run, place, data):
     watch = Recorder()
-    natgrad.train(data=data, out=place / "watched", watch=watch, **SETTINGS | {"training.chunk": 3})
+    natgrad.train(data=data, out=place / "watched", watch=watch, **SETTINGS | {"training.chunk_steps": 3})
     assert watch.steps == [3, 5, 8, 10, 13, 15, 18, 20]
     assert timeless(watch.rows) == timeless(run.trace)
 
@@ -154,7 +159,8 @@ def dataset_of(run):
 
 def test_evaluating_a_run(run):
     result = evaluate_run(run.folder, samples=200)
-    assert {"run", "test_ll", "test_ll_se", "mc_se", "samples", "rows"} == set(result)
+    promised = {"run", "test_ll", "test_ll_se", "mc_se", "samples", "rows"}
+    assert promised | {"effective_samples", "pareto_k", "heavy_tailed_rows"} == set(result)
     assert (result["samples"], result["rows"]) == (200, 5)
     assert result == evaluate_run(run.folder, samples=200)
     assert result["test_ll"] != evaluate_run(run.folder, samples=200, seed=1)["test_ll"]
@@ -167,6 +173,66 @@ def test_evaluating_a_run(run):
     ):
         with pytest.raises(InputError, match=match):
             evaluate_run(run.folder, **bad)
+
+
+@pytest.mark.parametrize(
+    ("logit", "samples", "heavy"), [(0.1, 500, False), (1.2, 500, True), (0.1, 100, False), (1.2, 100, True)]
+)
+def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, logit, samples, heavy):
+    model = Trained(cases.apart(logit, visible=6))
+    monkeypatch.setattr(measure, "load", lambda folder: dataclasses.replace(run, model=model))
+    result = evaluate_run(run.folder, samples=samples)
+    truth = -6 * np.log(2)
+    assert (result["test_ll"] < truth - 5 * result["mc_se"]) == heavy
+    assert 1 <= result["effective_samples"] <= samples
+    if samples < 121:
+        assert result["pareto_k"] is result["heavy_tailed_rows"] is None
+    else:
+        assert (result["pareto_k"] > 0.7) == heavy == (result["heavy_tailed_rows"] > 0.5)
+    assert ("warning" in result) == heavy
+    if heavy:
+        wanted = "mc_se is not to be trusted and test_ll is likely to be too low: for 100% of the rows the "
+        assert result["warning"].startswith(wanted)
+        assert result["warning"].endswith("; give more --samples")
+
+
+def test_evaluating_a_bidirectional_machine(place, data):
+    """Its own likelihood has both errors, from exactly as many samples as were asked for."""
+    run = natgrad.train(data=data, out=place / "bihm", **SETTINGS | {"method": "bihm", "epochs": 0})
+    result = evaluate_run(run.folder, samples=150)
+    assert result["test_ll_star"] == pytest.approx(result["test_ll_star_unnormalised"] - result["log_z2"])
+    assert 0 < result["log_z2_se"] < result["test_ll_star_mc_se"] < 0.1 < result["test_ll_star_se"]
+    assert "test_ll_star" not in result.get("warning", "")
+    model = run.model.parameters
+    visible = model.coding.value(binary_rows(dataset_of(run), "test", seed=0), jnp.float64)
+    rows = bidirectional.log_unnormalised(
+        jax.random.split(generator.key(0))[0], model, visible, samples=150, memory_mb=256
+    )
+    assert result["test_ll_star_unnormalised"] == rows.mean
+    assert result["test_ll_star_se"] == rows.se
+    assert result["test_ll_star_mc_se"] == pytest.approx(np.hypot(rows.mc_se, result["log_z2_se"]))
+
+
+def test_evaluating_says_when_a_normaliser_is_not_to_be_trusted(place, data, monkeypatch):
+    run = natgrad.train(data=data, out=place / "bihm-apart", **SETTINGS | {"method": "bihm", "epochs": 0})
+    model = Trained(cases.apart(2.0, visible=6))
+    monkeypatch.setattr(measure, "load", lambda folder: dataclasses.replace(run, model=model))
+    warning = evaluate_run(run.folder, samples=150)["warning"]
+    assert "test_ll_star_mc_se is not to be trusted and test_ll_star is likely to be too low: for" in warning
+    assert "log_z2_se is not to be trusted: the terms of the normaliser have a heavy tail" in warning
+    assert warning.endswith("> 0.7); compare by test_ll")
+
+
+def test_the_fisher_of_a_run_has_the_prior(run, tmp_path):
+    result = fisher_run(run.folder, rows=20, out=tmp_path / "f.png")
+    assert [(row["network"], row["layer"], row["block"]) for row in result["layers"]] == [
+        ("generation", 0, 4),
+        ("generation", 1, 3),
+        ("prior", 2, 1),
+        ("recognition", 0, 7),
+        ("recognition", 1, 4),
+    ]
+    assert (tmp_path / "f.png").stat().st_size > 1000
 
 
 def test_sampling_a_run(run, tmp_path):

@@ -18,7 +18,7 @@ SETTINGS = {
     "samples": 3,
     "evaluation.every": 2,
     "evaluation.test_samples": 5,
-    "training.chunk": 2,
+    "training.chunk_steps": 2,
     "training.save_seconds": 0,
     "seed": 5,
 }

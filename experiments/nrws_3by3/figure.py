@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
+from natgrad.sweep.values import flat
+
 HERE = Path(__file__).parent
 
 
 def label(row: dict) -> str:
-    chosen = row["settings"]
-    damping = f", damping {chosen['damping']}" if "damping" in chosen else ""
-    return f"{row['variant']}, rate {chosen['learning_rate']}{damping}"
+    chosen = flat(row["settings"])
+    damping = f", damping {chosen['metric.damping']}" if "metric.damping" in chosen else ""
+    return f"{row['variant']}, rate {chosen['optimizer.learning_rate']}{damping}"
 
 
 def main() -> None:

@@ -6,28 +6,28 @@ python -m experiments.nrws_3by3.figure       reads it, writes figure.png and tab
 
 import json
 import time
-import tomllib
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.grid import trials
 from natgrad import config
 from natgrad.data import load
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact
 from natgrad.models.helmholtz import methods as registry
+from natgrad.sweep import plan as plans
 
 HERE = Path(__file__).parent
+STEPS, EVERY = 20_000, 250
 
 
-def curves(settings: config.Config, seeds: int, steps: int, every: int) -> np.ndarray:
+def curves(settings: config.Config, seeds: tuple[int, ...]) -> np.ndarray:
     """Exact KLs, [seed, evaluation]; batches drawn from the exact law."""
     law = load("3by3").law
     patterns, chances = jnp.asarray(law.patterns), jnp.log(jnp.asarray(law.probabilities))
-    method = registry.algorithm(settings, steps)
+    method = registry.algorithm(settings, STEPS)
     coding, rows = registry.CODINGS[settings.model.coding], settings.training.batch_size
 
     def step(state, key):
@@ -36,7 +36,7 @@ def curves(settings: config.Config, seeds: int, steps: int, every: int) -> np.nd
         return method.step(key_step, state, coding.value(chosen))[0], None
 
     def stretch(state, key):
-        state, _ = jax.lax.scan(step, state, jax.random.split(key, every))
+        state, _ = jax.lax.scan(step, state, jax.random.split(key, EVERY))
         return state, exact.divergence(state.model, patterns, law.probabilities)
 
     def train(seed):
@@ -46,25 +46,22 @@ def curves(settings: config.Config, seeds: int, steps: int, every: int) -> np.nd
         model = registry.model(key_model, settings.model, patterns.shape[1])
         state = method.init(key_state, model, jax.ShapeDtypeStruct((patterns.shape[1], rows), jnp.float32))
         start = exact.divergence(model, patterns, law.probabilities)
-        _, found = jax.lax.scan(stretch, state, jax.random.split(key_run, steps // every))
+        _, found = jax.lax.scan(stretch, state, jax.random.split(key_run, STEPS // EVERY))
         return jnp.concatenate([start[None], found])
 
-    return np.asarray(jax.jit(jax.vmap(train))(jnp.arange(seeds)))
+    return np.asarray(jax.jit(jax.vmap(train))(jnp.asarray(seeds)))
 
 
 def main() -> None:
-    plan = tomllib.loads((HERE / "config.toml").read_text())
+    plan = plans.read(HERE / "config.toml", {})
     with (HERE / "config.jsonl").open("w") as stream:
-        for trial in trials({"base": plan["base"], "variant": plan["variant"], "seeds": [0]}):
+        for variant, setting, seeds in plan.candidates:
             began = time.perf_counter()
-            found = curves(config.resolve(trial["settings"]), plan["seeds"], plan["steps"], plan["every"])
-            row = trial | {"every": plan["every"], "kl": np.round(found, 5).tolist()}
+            found = curves(plans.resolved(setting, 0), seeds)
+            row = {"variant": variant, "settings": setting, "every": EVERY, "kl": np.round(found, 5).tolist()}
             stream.write(json.dumps(row) + "\n")
             final = np.median(found[:, -1])
-            print(
-                f"{final:.4f}  {time.perf_counter() - began:6.1f} s  {trial['variant']} {trial['settings']}",
-                flush=True,
-            )
+            print(f"{final:.4f}  {time.perf_counter() - began:6.1f} s  {variant} {setting}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ in its `Spec` (`natgrad.models.registry`).
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
@@ -207,7 +206,7 @@ class Pace(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """Pictures side by side: values in [0, 1], a row for each, and the shape of an image if they are images."""
+    """Pictures side by side: values in [0, 1], a row for each, and the shape of an image if they are one."""
 
     rows: Any  # [picture, value]
     image_shape: tuple[int, int] | None = None
@@ -298,22 +297,3 @@ def stateless(
         return estimate(key, model, batch), carry
 
     return Objective(init, with_carry, revalue)
-
-
-def steepest() -> Direction:
-    """The Euclidean direction: the gradient itself."""
-
-    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Carry:
-        del key, model, estimate
-        return ()
-
-    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> Step:
-        del key, model
-        return Step(estimate.gradient, carry)
-
-    return Direction(init, apply)
-
-
-def finite(*values: Any) -> Array:
-    """Whether every scalar given is finite."""
-    return jnp.all(jnp.isfinite(jnp.stack([jnp.asarray(value) for value in values])))

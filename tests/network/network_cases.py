@@ -123,9 +123,7 @@ class Given:
     diagonal: jax.Array | None = None
 
     def bind(self):
-        return Product(
-            lambda v: self.matrix @ v, None if self.diagonal is None else lambda: self.diagonal
-        )
+        return Product(lambda v: self.matrix @ v, None if self.diagonal is None else lambda: self.diagonal)
 
     @property
     def like(self):

@@ -1,5 +1,7 @@
 """Every solver of whole systems against dense algebra."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -249,6 +251,72 @@ def test_minres_qlp_returns_the_pseudo_inverse_solution(values, compatible):
     if not lost:  # SciPy's MINRES has no minimum-length solution where there is no solution at all
         theirs, _ = scipy.sparse.linalg.minres(matrix, g, rtol=1e-13)
         np.testing.assert_allclose(found.value, theirs, atol=1e-6 * np.linalg.norm(expected))
+
+
+def incomplete(rng, size, rank, *, indefinite=False):
+    """A symmetric matrix of lower rank whose other eigenvalues lie close together."""
+    rows = rng.normal(size=(rank, size))
+    return rows.T @ np.diag(rng.choice([-1, 1], rank) if indefinite else np.ones(rank)) @ rows / rank
+
+
+def padded(solve, size=200):
+    """Zeros around a system change nothing but its shape: so one compilation serves all sizes."""
+    inner = jax.jit(lambda matrix, damping, g: solve(system(matrix, damping), g, None))
+
+    def outer(matrix, damping, g):
+        missing = size - g.size
+        found = inner(np.pad(matrix, (0, missing)), matrix.dtype.type(damping), np.pad(g, (0, missing)))
+        return np.asarray(found.value)[: g.size], int(found.result)
+
+    return outer
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype):
+    """40 matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
+    rng, single = np.random.default_rng(2), dtype == np.float32
+    solve = padded(minres_qlp(800, tolerance=1e-5 if single else 1e-10))
+    for number in range(40):
+        size = int(rng.integers(25, 201))
+        matrix = incomplete(rng, size, int(size * rng.uniform(0.1, 0.8)), indefinite=number % 2).astype(dtype)
+        for damping, compatible in itertools.product([0.0, 1e-3], [True, False]):
+            left = matrix.astype(float) + damping * np.eye(size)
+            g = rng.normal(size=size)
+            g = (left @ g if compatible else g).astype(dtype)
+            found, result = solve(matrix, damping, g)
+            expected = np.linalg.pinv(left, rcond=1e-6, hermitian=True) @ g  # float32 has zeros of 1e-7
+            error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+            assert error < (3e-2 if single else 1e-5)
+            assert result == (whole.CONVERGED if compatible or damping else whole.SINGULAR)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_minres_qlp_never_runs_away_however_many_iterations_it_may_make(dtype):
+    """Without a solution, the iterates of MINRES are longer by a null component, but not by orders."""
+    rng, results = np.random.default_rng(0), []
+    matrix, g = incomplete(rng, 60, 40).astype(dtype), rng.normal(size=60).astype(dtype)
+    expected = np.linalg.pinv(matrix.astype(float), rcond=1e-6, hermitian=True) @ g
+    for iterations in (20, 46, 47, 50, 300):
+        found, result = padded(minres_qlp(iterations), 60)(matrix, 0.0, g)
+        assert np.linalg.norm(found) < 200 * np.linalg.norm(expected)
+        if result == whole.SINGULAR:
+            np.testing.assert_allclose(found, expected, atol=1e-2 * np.linalg.norm(expected))
+        results.append(result)
+    assert results[0] == whole.LIMIT
+    assert set(results[3:]) == {whole.SINGULAR}
+
+
+def test_minres_qlp_calls_a_wrong_answer_failed():
+    rng = np.random.default_rng(0)
+    lopsided, g = rng.normal(size=(60, 60)), jnp.asarray(rng.normal(size=60))
+    found = minres_qlp(300)(system(lopsided), g, None)  # not symmetric: the recurrences do not hold
+    assert np.linalg.norm(found.residual) > 0.01 * np.linalg.norm(g)
+    assert found.result == whole.FAILED
+    matrix = symmetric(np.geomspace(1e-14, 1, 60)).astype(np.float32)  # which eigenvalues are zero?
+    found = minres_qlp(300)(system(matrix, np.float32(0)), g.astype(np.float32), None)
+    assert found.result == whole.FAILED
+    found = minres_qlp(9)(system(np.eye(2)), jnp.array([jnp.nan, 1.0]), None)
+    assert found.result == whole.FAILED
 
 
 def test_conjugate_gradients_fail_where_minres_qlp_does_not():

@@ -248,68 +248,6 @@ def test_the_config_of_a_network_is_complete_and_repeats(run, tmp_path):
     assert (again.data.binarize, again.metric.data, again.model.output) == ("grey", "same", "softmax")
 
 
-MISTAKES = [
-    ({"method": "nrws"}, "the method nrws does not train a model of kind mlp; its methods are natural, "),
-    (
-        {"model": "helmholtz", "method": "tonga"},
-        "tonga does not train a model of kind helmholtz; its methods",
-    ),
-    ({"method": "naturl"}, r"unknown method 'naturl'; did you mean 'natural'\?"),
-    ({"samples": 3}, "objective.samples is no setting of a model of kind mlp; leave it out"),
-    ({"refresh": 2}, "metric.refresh is no setting of a model of kind mlp"),
-    (
-        {"model": "helmholtz", "method": "rws", "labelled": 5},
-        "data.labelled is no setting of a model of kind",
-    ),
-    ({"model": "helmholtz", "method": "nrws", "solver": "minres"}, "metric.solver minres is for networks"),
-    ({"model": "helmholtz", "method": "rws", "data.binarize": "grey"}, "data.binarize grey is for networks"),
-    ({"model": "helmholtz", "method": "rws", "data.binarize": "real"}, "data.binarize real is for networks"),
-    (
-        {"method": "plain", "metric_data": "different"},
-        "the method plain has no metric, got metric data different",
-    ),
-    (
-        {"method": "tonga", "metric_data": "unlabeled"},
-        "metric of the method tonga needs labels, got metric data",
-    ),
-    (
-        {"method": "units", "metric.adaptive": True},
-        "metric.adaptive is for the methods natural, tonga, got units",
-    ),
-    (
-        {"method": "units", "solver": "minres"},
-        "unknown solver of the method units 'minres'; known are auto, cg",
-    ),
-    (
-        {"method": "krylov", "optimizer": "adam"},
-        "the method krylov decides its own steps, got the optimizer adam",
-    ),
-    (
-        {"metric.kl_radius": 0.1, "optimizer": "adam"},
-        "a metric with adaptive damping or a KL radius decides its",
-    ),
-    (
-        {"method": "hessian-free", "optimizer.schedule": "cosine"},
-        "searches its rate, got the schedule cosine",
-    ),
-    ({"filters": (3,)}, "filters belong to --model convnet, got a model of kind mlp; leave them out"),
-    (
-        {"model": "convnet", "method": "units"},
-        "the method units needs a perceptron, got a convnet; use --method",
-    ),
-    (
-        {"model": "autoencoder", "output": "softmax"},
-        "autoencoder's targets are its inputs, got the output soft",
-    ),
-]
-
-
-@pytest.mark.parametrize(("given", "match"), MISTAKES, ids=str)
-def test_settings_that_do_not_go_together_are_one_sentence(given, match):
-    with pytest.raises(InputError, match=match):
-        config.resolve({"model": "mlp"} | given)
-
-
 UNFIT = [
     (
         {"data": "bare.npz"},

@@ -74,7 +74,9 @@ def test_levenberg_and_marquardt_may_look_at_some_steps_only():
         ratio, after = float(info.evidence.evidence.ratio), float(state.direction.level)
         assert info.result == TAKEN
         if number % 3 == 0:
-            np.testing.assert_allclose(after, before * (1.5 if ratio < 0.25 else 1 / 1.5 if ratio > 0.75 else 1))
+            np.testing.assert_allclose(
+                after, before * (1.5 if ratio < 0.25 else 1 / 1.5 if ratio > 0.75 else 1)
+            )
         else:
             assert np.isnan(ratio)
             assert after == before
@@ -238,9 +240,7 @@ def test_the_divergence_ball_makes_steps_of_that_divergence():
 
 def test_a_warm_start_begins_the_solve_at_a_share_of_the_last_direction():
     task, parameters, rows = problem("softmax")
-    method = truncated(
-        task, solver=conjugate_gradient(3), warm_start=0.8, length=lengths.learning_rate(0.0)
-    )
+    method = truncated(task, solver=conjugate_gradient(3), warm_start=0.8, length=lengths.learning_rate(0.0))
     state = method.init(KEY, parameters, Labelled(rows))
     residuals = []
     for _ in range(3):  # nothing moves, so the same system is solved further and further
@@ -252,9 +252,7 @@ def test_a_warm_start_begins_the_solve_at_a_share_of_the_last_direction():
 def test_a_step_that_is_not_finite_is_not_taken_and_raises_the_damping():
     task = Task(lambda p, x: jnp.sqrt(p - x), outputs.linear())
     rows = Rows(jnp.zeros((1, 1)), jnp.full((1, 1), -9.0))
-    method = truncated(
-        task, damping=dampings.levenberg_marquardt(1e-3), length=lengths.learning_rate(50.0)
-    )
+    method = truncated(task, damping=dampings.levenberg_marquardt(1e-3), length=lengths.learning_rate(50.0))
     parameters = jnp.ones((1, 1))
     state, info = jax.jit(method.step)(KEY, method.init(KEY, parameters, Labelled(rows)), Labelled(rows))
     assert (state.model == parameters).all()
@@ -372,9 +370,7 @@ def test_centred_and_uncentred_covariance_give_collinear_directions():
     task, parameters, rows = problem("softmax", rows=4)
     found = {}
     for name, metric in (("c", empirical.centred_covariance()), ("u", empirical.uncentred_covariance())):
-        method = truncated(
-            task, metric=metric, solver=whole.dual_solve(), damping=dampings.constant(0.1)
-        )
+        method = truncated(task, metric=metric, solver=whole.dual_solve(), damping=dampings.constant(0.1))
         _, info = step_of(method, parameters, Labelled(rows))
         found[name] = -np.asarray(ravel_pytree(info.update)[0])
     gradient = np.asarray(ravel_pytree(info.gradient)[0])
@@ -405,14 +401,14 @@ def test_a_natural_step_does_not_depend_on_the_parametrisation():
     mapped = {"a": jnp.linalg.solve(mixing, start["a"]), "b": start["b"] / 10}
     exact = {"solver": whole.dense_solve(), "damping": dampings.constant(0.0)}
     method = lambda t: truncated(t, length=lengths.learning_rate(1e-3), **exact)  # noqa: E731
-    after = [
-        step_of(method(t), p, Labelled(rows))[0].model for t, p in ((task, start), (there, mapped))
-    ]
+    after = [step_of(method(t), p, Labelled(rows))[0].model for t, p in ((task, start), (there, mapped))]
     near({"a": mixing @ after[1]["a"], "b": 10 * after[1]["b"]}, after[0], 1e-9)
 
 
 @pytest.mark.parametrize(
-    ("solver", "tolerance"), [(None, 1e-3), (unit_gradients(40), 1e-8), (direct(), 1e-10)], ids=["usual", "cg", "direct"]
+    ("solver", "tolerance"),
+    [(None, 1e-3), (unit_gradients(40), 1e-8), (direct(), 1e-10)],
+    ids=["usual", "cg", "direct"],
 )
 def test_blocks_of_units_solve_like_dense_blocks(solver, tolerance):
     """The default is truncated; LAPACK calls of the direct solver wait for each other, layer by layer."""

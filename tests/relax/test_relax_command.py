@@ -56,4 +56,4 @@ def test_flow_refuses_what_it_cannot_draw(tmp_path, capsys):
     code, found = run(capsys, "flow", "x1 + x2 + x3", "--out", str(tmp_path / "f.png"))
     assert (code, "two binary variables" in found["error"]) == (2, True)
     code, found = run(capsys, "flow", "--out", str(tmp_path / "none" / "f.png"))
-    assert (code, "is no folder" in found["error"]) == (2, True)
+    assert (code, "is not a folder" in found["error"]) == (2, True)

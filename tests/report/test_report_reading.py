@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from natgrad import config
-from natgrad.cli.dotted import take_dotted
+from natgrad.cli.dotted import take_settings, values
 from natgrad.cli.main import app
+from natgrad.config.names import short_names
 from natgrad.errors import InputError
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
@@ -115,10 +116,9 @@ def test_the_command_repeats_the_config_exactly(settings: dict[str, Any]) -> Non
     wanted = config.resolve(settings)
     words = shlex.split(differences.command(wanted))
     assert words[:2] == ["natgrad", "train"]
-    dotted, plain = take_dotted(words[1:])
-    _, bound, _ = app.parse_args(plain, exit_on_error=False, print_error=False)
-    flags = bound.arguments["flags"].given() if "flags" in bound.arguments else {}
-    assert config.resolve(flags | dotted) == wanted
+    texts, plain = take_settings(words[1:], short_names())
+    assert plain == ["train"]
+    assert config.resolve(values(texts, {})) == wanted
 
 
 def test_the_command_of_a_float64_run_says_so() -> None:

@@ -1,4 +1,4 @@
-"""The commands, as functions with the flags people use every day; imports inside, so that help is quick."""
+"""The commands of every kind of model, as functions; imports inside, so that help is quick."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -8,15 +8,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from natgrad.cli.dotted import whole
-from natgrad.cli.flags import Flags
-from natgrad.config import resolve
+from natgrad.cli.dotted import values
+from natgrad.config import read, resolve
 
-DOTTED: dict[str, Any] = {}
-"""Dotted flags of this call, taken out before the others are parsed."""
+GIVEN: dict[str, str] = {}
+"""Settings of this call as texts, taken out before the other arguments are parsed."""
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print exactly one JSON line on stdout.")]
-Number = Annotated[int, Parameter(converter=whole)]
 Quiet = Annotated[bool, Parameter(negative="", help="No progress.")]
 Tensorboard = Annotated[bool, Parameter(negative="", help="Write TensorBoard's event files into the run.")]
 
@@ -24,16 +22,15 @@ Tensorboard = Annotated[bool, Parameter(negative="", help="Write TensorBoard's e
 def train(
     config: Path | None = None,
     *,
-    flags: Annotated[Flags, Parameter(name="*")] | None = None,
     out: Path | None = None,
     quiet: Quiet = False,
     tensorboard: Tensorboard = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> None:
-    """Train a model and write its run folder; with no argument, a Helmholtz machine on embedded digits.
+    """Train a model and write its run folder; with no argument, the default model on embedded digits.
 
-    Every other setting is a dotted flag, for example --objective.baseline false; --dry-run shows them all.
+    Settings are flags, listed below; --model KIND --help lists those of one kind of model alone.
 
     Parameters
     ----------
@@ -42,82 +39,28 @@ def train(
     out
         The run folder; by default a fresh one under runs/.
     dry_run
-        Print the resolved config and stop.
+        Print every setting with its value and the values that it may have, and stop.
     """
-    settings = resolve((flags or Flags()).given() | DOTTED, config)
+    settings = resolve(values(GIVEN, read(config) if config else {}), config)
     if dry_run:
         return _show_config(settings, json=json)
     from natgrad.records.folder import fresh
     from natgrad.training.run import run_config
 
     events = (out or fresh(settings)) if tensorboard else None
-    with watched(settings.training.epochs, events, quiet=quiet) as watch:
+    with watched(settings, events, quiet=quiet) as watch:
         run = run_config(settings, out=events or out, watch=watch, final=True)
     return _print(run.summary, json=json, title=f"trained {run.folder}")
 
 
 @contextmanager
-def watched(epochs: int, events: Path | None, *, quiet: bool) -> Iterator[Any]:
+def watched(settings: Any, events: Path | None, *, quiet: bool) -> Iterator[Any]:
     """A training's progress on the terminal and, where a folder is given, in event files."""
     from natgrad.cli.progress import Progress
     from natgrad.cli.tensorboard import watching
 
-    with Progress(epochs=epochs, quiet=quiet) as bar, watching(bar, events) as watch:
+    with Progress(settings, quiet=quiet) as bar, watching(bar, events) as watch:
         yield watch
-
-
-def evaluate(
-    run: Path,
-    *,
-    samples: Number = 1000,
-    rows: Number = 0,
-    seed: Number = 0,
-    memory_mb: float = 256.0,
-    json: Json = False,
-) -> None:
-    """Measure the log-likelihood of a run's model on its test set.
-
-    Parameters
-    ----------
-    run
-        A run folder.
-    samples
-        Importance samples per row.
-    rows
-        How many test rows, chosen at random by the split's seed (0: all).
-    seed
-        Decides the samples.
-    memory_mb
-        Memory for the samples held at a time.
-    """
-    from natgrad.models.helmholtz.measure import evaluate_run
-
-    return _print(
-        evaluate_run(run, samples=samples, rows=rows, seed=seed, memory_mb=memory_mb),
-        json=json,
-        title=str(run),
-    )
-
-
-def fisher(
-    run: Path, *, rows: Number = 2000, seed: Number = 0, out: Path | None = None, json: Json = False
-) -> None:
-    """Look at the Fisher matrix of a run's model: blocks, spectra, condition, memory of every solver.
-
-    Parameters
-    ----------
-    run
-        A run folder.
-    rows
-        How many dreams to estimate it from.
-    seed
-        Decides the dreams.
-    out
-        The picture; by default fisher.png in the run folder.
-    """
-    from natgrad.models.helmholtz.measure import fisher_run
-
-    _print(fisher_run(run, rows=rows, seed=seed, out=out), json=json, title=str(run), show=_table_of_layers)
 
 
 def data_list(*, json: Json = False) -> None:
@@ -143,12 +86,12 @@ def data_check(name: str, *, json: Json = False) -> None:
 
 
 def _show_config(settings: Any, *, json: bool) -> None:
-    from natgrad.config import dump
+    from natgrad.cli.dry_run import annotated
 
     if json:
         _print(settings.model_dump(mode="json"), json=True, title="")
     else:
-        print(dump(settings), end="")
+        print(annotated(settings), end="")
 
 
 def _print(
@@ -164,19 +107,6 @@ def _print(
 
         (show or facts(title))(result)
     sys.stdout.flush()
-
-
-def _table_of_layers(result: dict[str, Any]) -> None:
-    from natgrad.cli.tables import rows
-
-    drop = {"median", "cg_mb", "diagonal_mb"}
-    rows(
-        [
-            {key.replace("_mb", " MB"): value for key, value in row.items() if key not in drop}
-            for row in result["layers"]
-        ]
-    )
-    print(f"damping {result['damping']}, {result['rows']} dreams; picture: {result['picture']}")
 
 
 def _table_of_sets(result: dict[str, Any]) -> None:

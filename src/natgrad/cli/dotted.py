@@ -1,44 +1,60 @@
-"""Dotted flags: `--objective.baseline false` sets that key of the config, whatever it is."""
+"""Settings as flags: `--batch-size 8` by a short name, `--objective.baseline false` by a dotted one.
+
+Flags of settings are taken out before the other arguments are parsed. Their texts become values by the type
+of the setting, and are validated where all settings are.
+"""
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+import cyclopts
+from pydantic.fields import FieldInfo
+
+from natgrad import config
+from natgrad.config import names
 from natgrad.errors import InputError
 
-_FLAG = re.compile(r"--([a-z_]+(?:\.[a-z_-]+)+)(?:=(.*))?", re.DOTALL)
+_FLAG = re.compile(r"--([a-z_-]+(?:\.[a-z_-]+)*)(?:=(.*))?", re.DOTALL)
 
 
-def take_dotted(tokens: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Separate dotted flags, with their values, from the other arguments.
+def take_settings(tokens: Sequence[str], short: Container[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """Separate flags of settings, with their texts, from the other arguments.
 
-    >>> take_dotted(["train", "--optimizer.momentum", "0.5", "--json", "--model.bias=-1"])
-    ({'optimizer.momentum': 0.5, 'model.bias': -1}, ['train', '--json'])
+    >>> take_settings(["train", "--optimizer.momentum", "0.5", "--json", "--batch-size=8"], {"batch_size"})
+    ({'optimizer.momentum': '0.5', 'batch_size': '8'}, ['train', '--json'])
     """
-    dotted: dict[str, Any] = {}
+    taken: dict[str, str] = {}
     rest: list[str] = []
     remaining = iter(tokens)
     for token in remaining:
         match = _FLAG.fullmatch(token)
-        if match is None:
+        name = match[1].replace("-", "_") if match else ""
+        if match is None or not ("." in name or name in short):
             rest.append(token)
             continue
         text = match[2] if match[2] is not None else next(remaining, None)
-        if text is None:
+        if text is None or (match[2] is None and text.startswith("--")):
             raise InputError(f"{token} needs a value; write {token} VALUE")
-        dotted[match[1].replace("-", "_")] = literal(text)
-    return dotted, rest
+        taken[name] = text
+    return taken, rest
 
 
-def whole(kind: Any, tokens: Sequence[Any]) -> int:
-    """A whole number from a flag's text: 1.5 is a mistake, not a 2."""
-    del kind
-    text = tokens[0].value
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"expected a whole number, got {text!r}") from None
+def values(texts: Mapping[str, str], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of settings from their texts, for the kind that they or a file's settings ask for."""
+    kind = texts.get("model", texts.get("model.kind", config.kind_of(tree)))
+    short, fields = names.short_names(kind), names.fields_of_kind(kind)
+    return {name: value_of(text, fields.get(short.get(name, name))) for name, text in texts.items()}
+
+
+def value_of(text: str, field: FieldInfo | None) -> Any:
+    """A setting's value from its text: text stays text, a list may have one element."""
+    if field is not None and (field.annotation is str or names.choices(field.annotation)):
+        return text
+    value = literal(text)
+    single = field is not None and names.depth(field.annotation) and not isinstance(value, list | str)
+    return [value] if single else value
 
 
 def literal(text: str) -> Any:
@@ -53,3 +69,13 @@ def literal(text: str) -> Any:
         except tomllib.TOMLDecodeError:
             continue
     return text
+
+
+def strict(kind: Any, tokens: Sequence[Any]) -> Any:
+    """What cyclopts makes of a flag's text, but a whole number must be one: 1.5 is a mistake, not a 2."""
+    if kind not in (int, int | None):
+        return cyclopts.convert(kind, tokens)
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"expected a whole number, got {tokens[0].value!r}") from None

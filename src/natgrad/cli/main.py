@@ -8,41 +8,42 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 import natgrad
-from natgrad.cli import commands, relax, report, resume, runs, sample, sweep
-from natgrad.cli.dotted import take_dotted
+from natgrad.cli import commands, kinds, relax, report, resume, runs, settings_help, sweep
+from natgrad.cli.dotted import strict, take_settings
+from natgrad.config.names import short_names
 from natgrad.errors import InputError
 
-TAKING_SETTINGS = (("train",), ("sweep",))
-"""The commands that read dotted flags."""
+SETTABLE = ("train", "sweep")  # commands that take settings
 
-app = App(
-    name="natgrad",
-    help="Natural gradients for probabilistic models: train and look at Helmholtz machines and networks.",
-    version=natgrad.__version__,
-    result_action="return_value",
-    suppress_keyboard_interrupt=False,
-)
-app.command(commands.train)
-app.command(resume.resume)
-app.command(commands.evaluate)
-app.command(sample.sample)
-app.command(sweep.sweep)
-app.command(commands.fisher)
-app.command(report.report)
-app.command(runs.runs)
-app.command(relax.relax)
-data = App(name="data", help="List, fetch and check data sets.")
-data.command(commands.data_list, name="list")
-data.command(commands.data_get, name="get")
-data.command(commands.data_check, name="check")
-app.command(data)
+
+def command_line() -> App:
+    """The commands that every kind of model has."""
+    app = App(
+        name="natgrad",
+        help="Natural gradients for probabilistic models: train models, look at them, compare them.",
+        version=natgrad.__version__,
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+        default_parameter=Parameter(converter=strict),
+    )
+    for command in (commands.train, resume.resume, sweep.sweep, report.report, runs.runs, relax.relax):
+        app.command(command)
+    data = App(name="data", help="List, fetch and check data sets.")
+    data.command(commands.data_list, name="list")
+    data.command(commands.data_get, name="get")
+    data.command(commands.data_check, name="check")
+    app.command(data)
+    return app
+
+
+app = command_line()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,25 +55,54 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(tokens: list[str]) -> None:
-    dotted, plain = take_dotted(tokens)
-    refuse_dotted(plain, dotted)
-    commands.DOTTED.clear()
-    commands.DOTTED.update(dotted)
+    given, plain = take_settings(tokens)
+    name = next((token for token in plain if not token.startswith("-")), "")
+    if name == "train":
+        given, plain = take_settings(tokens, short_names())
+    if given and name not in SETTABLE:
+        refuse_settings(plain, sorted(given))
+    commands.GIVEN.clear()
+    commands.GIVEN.update(given)
     try:
-        app(plain, exit_on_error=False, print_error=False)
+        _call(name, plain)
     except CycloptsError as error:
         raise InputError(_sentence(error)) from None
 
 
-def refuse_dotted(plain: Sequence[str], dotted: Mapping[str, Any]) -> None:
-    """Raise for dotted settings of a command that reads none; unknown commands are told by the parser."""
-    words, given = app.parse_commands(plain)[0], ", ".join(sorted(dotted))
-    if not dotted or words[:1] in TAKING_SETTINGS:
-        return
+def _call(name: str, tokens: list[str]) -> None:
+    """A command of every kind, or one that the kind of a run brings with it."""
+    if name and name not in app and name in kinds.names():
+        return _of_kind(name, tokens)
+    panels: list[Any] = []
+    if name == "train" and any(token in kinds.HELP for token in tokens):
+        panels = settings_help.panels(commands.GIVEN.get("model"), commands.GIVEN.get("method"))
+    (app if name else _listing())(tokens, exit_on_error=False, print_error=False)
+    return settings_help.show(panels) if panels else None
+
+
+def _listing() -> App:
+    """For help: with the commands that are known only when all kinds are."""
+    whole = command_line()
+    for name, about in kinds.names().items():
+        whole.command(App(name=name, help=about))
+    return whole
+
+
+def _of_kind(name: str, tokens: list[str]) -> None:
+    json, at = "--json" in tokens, tokens.index(name)
+    rest = [token for token in (*tokens[:at], *tokens[at + 1 :]) if token != "--json"]
+    result = kinds.call(name, rest)
+    if result is not None:
+        commands._print(result, json=json, title=str(result.get("run", name)))
+
+
+def refuse_settings(tokens: Sequence[str], given: Sequence[str]) -> None:
+    """Raise for settings of a command that reads none; unknown commands are told by the parser."""
+    words, told = _listing().parse_commands(tokens)[0], ", ".join(given)
     if words:
-        raise InputError(f"{' '.join(words)} takes no settings of a training, got {given}; leave them out")
-    if all(token.startswith("-") for token in plain):
-        raise InputError(f"expected a command before {given}; write natgrad train, or sweep, before them")
+        raise InputError(f"{' '.join(words)} takes no settings of a training, got {told}; leave them out")
+    if all(token.startswith("-") for token in tokens):
+        raise InputError(f"expected a command before {told}; write natgrad train, or sweep, before them")
 
 
 def _guarded(action: Callable[[], None], *, json: bool) -> int:

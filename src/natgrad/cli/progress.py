@@ -1,4 +1,4 @@
-"""Progress for people, on stderr: epoch, losses, the figure that counts, seconds, time left."""
+"""Progress for people, on stderr: epoch, losses, the figures of the kind of model, seconds, time left."""
 
 from types import TracebackType
 from typing import Any
@@ -6,20 +6,17 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
-from natgrad.models.registry import Column
+from natgrad.models.registry import spec_of
 from natgrad.report.columns import number, shown
 
 
 class Progress:
-    """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal.
+    """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal."""
 
-    `headline` is the column that the model's kind is reported by, if it is known.
-    """
-
-    def __init__(self, *, epochs: int, quiet: bool = False, headline: Column | None = None) -> None:
+    def __init__(self, settings: Any, *, quiet: bool = False) -> None:
         console = Console(stderr=True)
-        self.lines, self.epochs, self.headline = not quiet, epochs, headline
-        self.figure = ""
+        self.lines, self.epochs = not quiet, settings.training.epochs
+        self.spec, self.headline = spec_of(settings.model.kind), ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -45,21 +42,26 @@ class Progress:
     def advanced(self, steps: int, total: int, loss: float) -> None:
         """Move the bar."""
         epoch = -(-steps * self.epochs // total)
-        text = f"epoch {epoch}/{self.epochs}  loss {number(loss)}{self.figure}"
+        text = f"epoch {epoch}/{self.epochs}  loss {number(loss)}{self.headline}"
         self.bar.update(self.task, completed=steps, total=total, description=text)
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Print the row's figures, and keep the headline for the bar."""
-        value = shown(self.headline, row) if self.headline is not None else None
-        self.figure = f"  {self.headline.title} {value}" if self.headline is not None and value else ""
+        """Print the row's figures, and keep the one that is reported for the bar."""
+        told = {
+            column.name: (column.title, shown(column, row)) for column in self.spec.columns if column.final
+        }
+        named = {name: f"  {title} {value}" for name, (title, value) in told.items() if value}
+        self.headline = named.get(self.spec.headline, "")
         if not self.lines:
             return
         losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>8}" for name in ("train", "valid"))
         refused = f"  {row['steps_refused']} steps refused" if row.get("steps_refused") else ""
         self.console.print(
-            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{self.figure}  {row['seconds']:7.1f} s{refused}",
+            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{''.join(named.values())}  "
+            f"{row['seconds']:7.1f} s{refused}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
 
 

@@ -1,4 +1,4 @@
-"""`natgrad relax`: flows of an expectation as pictures, and minimisation with a convergence plot."""
+"""`natgrad relax`: flows of an expectation as pictures, and minimization with a convergence plot."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from natgrad.cli.commands import Json, Quiet, _print
 from natgrad.errors import InputError
 
-relax = App(name="relax", help="Stochastic relaxation: minimise over distributions, and draw natural flows.")
+relax = App(name="relax", help="Stochastic relaxation: minimize over distributions, and draw natural flows.")
 TOY = "x1 + 2 x2 + 3 x1 x2"
 
 
@@ -20,15 +20,15 @@ class Choices:
     family: str | None = None
     """gaussian, diagonal, bernoulli, pairwise; by default the function's own."""
     method: str | None = None
-    """How the law learns, for example adaptive, xnes, rank-mu, pbil, umda, cga."""
+    """How the distribution learns, for example adaptive, xnes, rank-mu, pbil, umda, cga."""
     budget: int | None = None
     """Evaluations; by default 1,000 per variable."""
     target: float | None = None
     """A value that is good enough."""
     population: int = 0
-    """Points per generation (0: by the number of variables)."""
+    """Points evaluated at a time (0: by the number of variables)."""
     restarts: int = 0
-    """How often to begin anew, with twice the population."""
+    """How often to start again, with twice the population."""
     seed: int = 0
     """Decides everything that is random."""
 
@@ -57,7 +57,7 @@ def flow(
         "ball": figures.draw_ball,
     }
     if not out.parent.is_dir():
-        raise InputError(f"cannot write {out}: {out.parent} is no folder; make it or give another --out")
+        raise InputError(f"cannot write {out}: {out.parent} is not a folder; make it or give another --out")
     found = named[function](out) if function in named else figures.draw(function, family, out)
     ends = found.pop("ends", {})
     shown = {"function": function} | ({} if function in named else {"family": family}) | found
@@ -75,7 +75,7 @@ def minimize(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Minimise a function that can only be evaluated; with --out, resumable, and with a convergence plot.
+    """Minimize a function that can only be evaluated; with --out, resumable, and with a convergence plot.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def minimize(
     called, search = begin(function, size, chosen, out)
     with Watch(search, out, quiet=quiet) as watch:
         result = proceed(called, search, budget=chosen.budget, watch=watch)
-    _print(finish(function, result, out), json=json, title=f"minimised {function}")
+    _print(finish(function, result, out), json=json, title=f"minimized {function}")
 
 
 def _distinct(points: list[list[float]]) -> str:

@@ -1,21 +1,20 @@
-"""`natgrad resume`: go on with a training, as if it had never stopped."""
+"""`natgrad resume`: continue a training, as if it had never stopped."""
 
 from pathlib import Path
 
 from natgrad.cli import commands
 from natgrad.cli.commands import Json, Quiet, Tensorboard
-from natgrad.cli.flags import Whole
 
 
 def resume(
     run: Path,
     *,
-    epochs: Whole = None,
+    epochs: int | None = None,
     quiet: Quiet = False,
     tensorboard: Tensorboard = False,
     json: Json = False,
 ) -> None:
-    """Go on with a training that was stopped or killed, bit for bit as if it had not been.
+    """Continue a training that was stopped or killed, bit for bit as if it had not been.
 
     Parameters
     ----------
@@ -27,7 +26,10 @@ def resume(
     from natgrad.records.folder import open_run
     from natgrad.training.run import resume_run
 
-    total = epochs if epochs is not None else open_run(run)[1].training.epochs
-    with commands.watched(total, run if tensorboard else None, quiet=quiet) as watch:
+    settings = open_run(run)[1]
+    if epochs is not None:
+        training = settings.training.model_copy(update={"epochs": epochs})
+        settings = settings.model_copy(update={"training": training})
+    with commands.watched(settings, run if tensorboard else None, quiet=quiet) as watch:
         found = resume_run(run, epochs=epochs, watch=watch, final=True)
     commands._print(found.summary, json=json, title=f"trained {found.folder}")

@@ -8,21 +8,25 @@ from cyclopts import Parameter
 
 from natgrad.cli import commands
 from natgrad.cli.commands import Json, Quiet
-from natgrad.cli.flags import Whole
+from natgrad.cli.dotted import literal
+
+Alone = Annotated[bool, Parameter(negative="")]
 
 
 def sweep(
     config: Path,
     *,
-    workers: Whole = None,
+    workers: int | None = None,
     out: Path | None = None,
+    record: Path | None = None,
     quiet: Quiet = False,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Alone = False,
+    compare_only: Alone = False,
     json: Json = False,
 ) -> None:
     """Train every setting of a file in which lists stand for several values; compare them on validation data.
 
-    Finished trials are skipped and interrupted ones resumed: the same command goes on with a sweep.
+    Finished trials are skipped and interrupted ones resumed: the same command continues a sweep.
     Dotted flags set values over those of the file.
 
     Parameters
@@ -33,17 +37,30 @@ def sweep(
         Trainings at a time, one core each; by default as many as there are cores.
     out
         The folder of the trials; by default sweeps/ and the file's name.
+    record
+        The file of the trials' results, a JSON line each; by default trials.jsonl in that folder.
     dry_run
-        Show the trials and stop.
+        Show what varies, and the trials, and stop.
+    compare_only
+        Train nothing: compare what the record has.
     """
-    from natgrad.sweep.run import plan_of
+    from natgrad.sweep.preview import preview
     from natgrad.sweep.run import sweep as run_sweep
 
+    given = {name: literal(text) for name, text in commands.GIVEN.items()}
     if dry_run:
-        trials = plan_of(config, commands.DOTTED)
-        return commands._print({"trials": trials}, json=json, title=str(config), show=_list_trials)
+        asked = preview(config, given, out=out, record=record)
+        return commands._print(asked, json=json, title=str(config), show=_list_trials)
     say = None if quiet else lambda line: print(line, file=sys.stderr, flush=True)
-    found = run_sweep(config, workers=workers, out=out, settings=commands.DOTTED, say=say)
+    found = run_sweep(
+        config,
+        workers=workers,
+        out=out,
+        record=record,
+        compare_only=compare_only,
+        settings=given,
+        say=say,
+    )
     commands._print(found, json=json, title=str(config), show=_show)
     if found["failed"]:
         sys.exit(1)
@@ -51,22 +68,40 @@ def sweep(
 
 
 def _show(found: dict[str, Any]) -> None:
+    """The best of every variant with what was tried, or without variants all; then what deserves doubt."""
     from natgrad.cli.tables import rows
-    from natgrad.sweep.table import HEADS, figures, text
+    from natgrad.sweep.table import apart, brief, cells
 
-    names = list(dict.fromkeys(name for record in found["settings"] for name in record["setting"]))
-    rows(
-        [
-            {name.split(".")[-1]: text(record["setting"].get(name, "")) for name in names}
-            | dict(zip(HEADS, figures(record), strict=True))
-            for record in found["settings"]
-        ]
-    )
+    lines = found["settings"]
+    if apart(found):
+        chosen = lambda line: {name: line["setting"][name] for name in line["tried"]}  # noqa: E731
+        lines = [line | {"setting": chosen(line)} for line in found["chosen"]]
+    rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
+    for warning in found["warnings"]:
+        print(warning)
     for name, error in found["failed"].items():
         print(f"failed: {name}: {error}")
     print(f"ordered by the {found['objective']}; table: {found['table']}; picture: {found['picture']}")
 
 
 def _list_trials(found: dict[str, Any]) -> None:
-    for trial in found["trials"]:
-        print(trial.get("trial") or trial)
+    """What varies in every variant, how much there is to do, and every trial of a grid."""
+    from natgrad.sweep.table import brief, label
+
+    for variant, values in found["varies"].items():
+        told = [f"{brief(name)} {_several(each)}" for name, each in values.items()]
+        print(f"{variant or 'varies'}: {'; '.join(told) or 'one setting'}")
+    print(f"{found['total']} trials, {found['recorded']} of them recorded")
+    if found["confirm"]:
+        print(f"then the best of every variant with the seeds {_several(found['confirm'])}")
+    for trial in (each for each in found["trials"] if "trial" in each):
+        variant = f"{trial['variant']}: " if trial["variant"] else ""
+        print(f"{trial['trial']}  {variant}{label(trial['setting'])}")
+
+
+def _several(values: Any) -> str:
+    from natgrad.sweep.table import text
+
+    if isinstance(values, list):
+        return ", ".join(map(text, values))
+    return f"{values['low']} to {values['high']}" + " on a logarithmic scale" * values["log"]

@@ -1,7 +1,7 @@
 """TensorBoard's event files beside the trace, for those who watch there; the trace stays the record.
 
 `natgrad train --tensorboard`, then `tensorboard --logdir runs`. Needs `pip install natgrad[tb]`. Events are
-written as they come, by no other thread: a training never waits for a queue, and a kill loses none of them.
+written as they come, without another thread: a training never waits for a queue, and a kill loses none.
 A disk that refuses them ends the event files, not the training.
 """
 
@@ -34,7 +34,7 @@ class Events:
         self._add({"loss_of_late": loss}, steps)
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """A row of the trace: `generation.0.residual` becomes `generation/0/residual`."""
+        """A row of the trace: `part.0.residual` becomes `part/0/residual`."""
         numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}
         self._add(numbers, row["step"])
 

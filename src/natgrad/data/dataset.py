@@ -25,7 +25,7 @@ from natgrad.errors import InputError, unknown
 
 BINARISATIONS = ("round", "resample", "grey", "real")
 
-Values = NDArray[np.uint8] | NDArray[np.float32]
+_Values = NDArray[np.uint8] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class Dataset:
     """
 
     name: str
-    train: Values
-    valid: Values
-    test: Values
+    train: _Values
+    valid: _Values
+    test: _Values
     levels: int
     resample: bool
     image_shape: Shape | None
@@ -115,6 +115,16 @@ def load(
 def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
     """The entry itself, or the one that has its grey values, if these are asked for."""
     return entry.in_grey if entry.in_grey and binarize in ("resample", "grey", "real") else entry
+
+
+def load_settings(chosen: Any) -> Dataset:
+    """The data that the `data` section of a config names."""
+    return load(
+        chosen.name,
+        binarize=getattr(chosen, "binarize", None),
+        split_seed=chosen.split_seed,
+        image_shape=chosen.image_shape,
+    )
 
 
 def assemble(

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -18,7 +19,7 @@ from natgrad.tree import pytree
 Initializer = Callable[..., Array]
 Values = Float[Array, "unit sample row"]
 
-FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
+_FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
 _LARGE = 80.0  # exp of it is finite in single precision
 
 
@@ -65,7 +66,7 @@ def gradient(inputs: Values, residuals: Values) -> Layer:
         parts = [residuals[:, turn : turn + 1] for turn in range(residuals.shape[1])]
         residuals = functools.reduce(jnp.add, parts)
     columns = flat(residuals)
-    return Layer(columns @ flat(inputs).T, columns @ jnp.ones_like(columns[0]))
+    return Layer(columns @ flat(inputs).T, _exactly(columns, jnp.ones_like(columns[0])))
 
 
 def log_prob(logit: Values, on: Values, *, shared: bool = False) -> Float[Array, "sample row"]:
@@ -130,7 +131,12 @@ def _folded(
 
 def _total(terms: Float[Array, "unit draw"]) -> Float[Array, " draw"]:
     """The sum over units, as a matrix product: the compiler makes a reduction's operands one by one."""
-    return jnp.ones_like(terms[:, 0]) @ terms
+    return _exactly(jnp.ones_like(terms[:, 0]), terms)
+
+
+def _exactly(left: Array | np.ndarray, right: Array | np.ndarray) -> Array:
+    """A product that only copies or sums: by default some devices round its factors, down to 8 bits."""
+    return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def flat(values: Values) -> Float[Array, "unit draw"]:
@@ -146,10 +152,10 @@ def spread(values: Values, samples: int) -> Values:
     units, shared, rows = values.shape
     if shared == samples or rows == 1:
         return values
-    if rows > FEW_ROWS:
+    if rows > _FEW_ROWS:
         return jnp.broadcast_to(values, (units, samples, rows))
     copies = np.tile(np.eye(rows, dtype=values.dtype), samples)
-    return (flat(values) @ copies).reshape(units, samples, rows)
+    return _exactly(flat(values), copies).reshape(units, samples, rows)
 
 
 def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
@@ -158,9 +164,9 @@ def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
     It would otherwise compute a small array anew for every element that it is combined with;
     `optimization_barrier` does not stop it on a CPU.
     """
-    if array.shape[-1] > FEW_ROWS:
+    if array.shape[-1] > _FEW_ROWS:
         return array
-    return array @ np.eye(array.shape[-1], dtype=array.dtype)
+    return _exactly(array, np.eye(array.shape[-1], dtype=array.dtype))
 
 
 def probability(logit: Array) -> Array:

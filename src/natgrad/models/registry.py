@@ -133,6 +133,18 @@ def specs() -> Iterator[Spec]:
             yield spec
 
 
+def column_of(name: str) -> Column | None:
+    """What is known of a column of the trace, of whatever kind."""
+    every = (column for spec in specs() for column in (*spec.columns, *COLUMNS))
+    return next((column for column in every if column.name == name), None)
+
+
+def is_higher_better(name: str) -> bool:
+    """Whether more of a column is better."""
+    column = column_of(name)
+    return column is not None and bool(column.higher)
+
+
 def resolve(place: str) -> Any:
     """What "module:NAME" stands for."""
     module, _, name = place.partition(":")

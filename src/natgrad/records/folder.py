@@ -22,8 +22,8 @@ from natgrad import config
 from natgrad.errors import InputError
 
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # never through a link to somebody else's file
-LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
-MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+_LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
+_MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
 def check(out: str | Path | None) -> None:
@@ -97,7 +97,7 @@ def write(path: Path, content: str | bytes) -> None:
 
 def append(folder: Path, row: Mapping[str, Any]) -> None:
     """Add a row to the trace."""
-    _put(folder / "trace.jsonl", MORE, (json_line(row) + "\n").encode())
+    _put(folder / "trace.jsonl", _MORE, (json_line(row) + "\n").encode())
 
 
 def trace(folder: Path) -> Iterator[dict[str, Any]]:
@@ -124,7 +124,7 @@ def cut(folder: Path, rows: int) -> None:
     path, kept = folder / "trace.jsonl", 0
     with path.open("rb") if path.exists() else io.BytesIO() as stream:
         for _ in range(rows):
-            line = stream.readline(LONGEST)
+            line = stream.readline(_LONGEST)
             if _row(line) is None or not line.endswith(b"\n"):
                 raise InputError(
                     f"{path} has fewer good rows than the {rows} that the saved state counts; "
@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
     """The lines of a file, longer ones in pieces: no row of a trace is so long."""
-    while line := stream.readline(LONGEST):
+    while line := stream.readline(_LONGEST):
         yield line
 
 

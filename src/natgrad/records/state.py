@@ -23,7 +23,7 @@ from natgrad.records.folder import json_line, write
 T = TypeVar("T")
 KEPT = 2
 FORMATS = (1, 2)  # 1: natgrad 0.1.0, which had no seal
-LONGEST = 1 << 20  # bytes of a manifest, and of a header of arrays: ours have thousands
+_LONGEST = 1 << 20  # bytes of a manifest, and of a header of arrays: ours have thousands
 _NAME = re.compile(r"(\d{10,18})(-unevaluated)?")
 _log = logging.getLogger(__name__)
 
@@ -37,9 +37,9 @@ class Stored(NamedTuple):
     arrays: Any
 
     def part(self, place: str) -> dict[str, np.ndarray]:
-        """The arrays below a place, by what follows it in their names."""
-        inside = [name for name in self.arrays.keys() if name.startswith(f"{place}.")]  # noqa: SIM118
-        return {name.removeprefix(f"{place}."): self.arrays.get_tensor(name) for name in inside}
+        """The arrays at or below a place, by what follows it in their names."""
+        inside = [name for name in self.arrays.keys() if f"{name}.".startswith(f"{place}.")]  # noqa: SIM118
+        return {name[len(place) :].lstrip("."): self.arrays.get_tensor(name) for name in inside}
 
     def fill(self, template: T) -> T:
         """Its arrays in the template's structure; arrays that the template does not name are left alone."""
@@ -125,7 +125,7 @@ def opened(path: Path) -> Any:
     from safetensors import safe_open
 
     with path.open("rb") as stream:
-        if int.from_bytes(stream.read(8), "little") > LONGEST:
+        if int.from_bytes(stream.read(8), "little") > _LONGEST:
             raise ValueError("its header is too long")
     return safe_open(path, "np")
 
@@ -148,7 +148,7 @@ def _open(manifest: Path) -> tuple[Any, Any] | None:
 
 
 def _contents(manifest: Path) -> dict[str, Any]:
-    if manifest.stat().st_size > LONGEST:
+    if manifest.stat().st_size > _LONGEST:
         raise ValueError("too long for a manifest")
     content = json.loads(manifest.read_bytes())
     number = content["format"]

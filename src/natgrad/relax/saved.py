@@ -9,7 +9,7 @@ import numpy as np
 
 from natgrad.errors import InputError
 
-NAME, FORMAT = "search.safetensors", "1"
+NAME, _FORMAT = "search.safetensors", "1"
 
 
 def write(folder: Path, content: Any, notes: dict[str, Any]) -> None:
@@ -20,7 +20,7 @@ def write(folder: Path, content: Any, notes: dict[str, Any]) -> None:
     arrays = {_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{NAME}.tmp"
-    temporary.write_bytes(save(arrays, metadata={"format": FORMAT, "notes": json.dumps(notes)}))
+    temporary.write_bytes(save(arrays, metadata={"format": _FORMAT, "notes": json.dumps(notes)}))
     temporary.replace(folder / NAME)
 
 

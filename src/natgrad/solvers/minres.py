@@ -4,7 +4,13 @@ Lanczos makes the operator tridiagonal, T = V^T A V. Reflections from the left m
 (that is MINRES), reflections from the right lower triangular, L: the solution x = W u with L u = t is
 then built from orthonormal columns W, so that it cannot grow along the null space. Where the system
 has no solution, the least-squares solution of minimum length is found [choi2011 sec. 3]; conjugate
-gradients would diverge there. One product per iteration, and one for the residual at the end.
+gradients would diverge there.
+
+In floating point the small diagonal elements of L never become zero. The iteration therefore stops, without
+the last column of W, as soon as |A r| is too small, or the condition of L or the length of x too large
+[choi2011]. To continue would lose the orthogonality of the Lanczos vectors and let x grow without limit.
+What is returned is checked against the true residual. One product per iteration, one for the residual at
+the end, and one more to check a least-squares solution.
 """
 
 from typing import NamedTuple
@@ -20,6 +26,8 @@ from natgrad.solvers.results import CONVERGED, FAILED, LIMIT, SINGULAR
 from natgrad.solvers.whole import Found, System, iterative
 
 Scalar = Float[Array, ""]
+_ROUNDING = 100  # the true residual may exceed the tolerance by this many roundings of |A| |x| + |b|
+_LONG = 10  # times the length that L's diagonal allows, which overestimates the smallest singular value
 
 
 class Lanczos(NamedTuple):
@@ -50,10 +58,18 @@ class Lower(NamedTuple):
     tau: Scalar
 
 
+class Limits(NamedTuple):
+    """When to stop: the residual that is small enough, the part of |A| that counts as zero, and |b|."""
+
+    residual: Scalar
+    singular: Scalar
+    right: Scalar
+
+
 class Carry(NamedTuple):
     """At iteration k: rows k-1 and k-2 of L, the columns of W that may still change, u_{k-3}, u_{k-4}.
 
-    `settled` is the solution from all columns before k-2; `value` the whole.
+    `settled` is the solution from all columns before k-2, `length` its norm; `value` the whole.
     """
 
     iteration: Int[Array, ""]
@@ -63,6 +79,7 @@ class Carry(NamedTuple):
     columns: tuple[Model, Model]
     known: tuple[Scalar, Scalar]
     settled: Model
+    length: Scalar
     value: Model
     result: Int[Array, ""]
 
@@ -70,10 +87,15 @@ class Carry(NamedTuple):
 def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float | None = None) -> Solver:
     """Minimum-length solutions of singular, indefinite or ill-conditioned symmetric systems.
 
+    Where the iterations run out first, the iterate of MINRES is returned, whose residual is the smallest so
+    far; of a system without a solution it is longer than the least-squares solution.
+
     Args:
         iterations: the most that are made.
         tolerance: stop when the residual is that small a part of the right-hand side.
-        singular: stop, and say so, when |A r| is that small a part of |A| |r|; eps^(2/3) by default.
+        singular: the part of |A| that counts as zero; eps^(2/3) by default. The iteration stops, and says so,
+            when |A r| / |r| or the smallest diagonal element of L is below it, or |b| / |x| ten times below.
+            Damping below it may be taken for zero: in float32, below 2.4e-5 |A|.
     """
     if iterations < 1:
         raise InputError(f"MINRES-QLP needs at least one iteration, got {iterations}")
@@ -82,65 +104,87 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
         right = gradient if guess is None else tree.subtract(gradient, system.mv(guess))
         length = tree.norm(right)
         limit = jnp.finfo(length.dtype).eps ** (2 / 3) if singular is None else singular
-        stop = (tolerance * tree.norm(gradient), jnp.asarray(limit, length.dtype))
+        limits = Limits(tolerance * tree.norm(gradient), jnp.asarray(limit, length.dtype), length)
 
         def more(carry: Carry) -> Bool[Array, ""]:
             return (carry.result == LIMIT) & (carry.iteration < iterations)
 
-        found = jax.lax.while_loop(more, lambda carry: _advance(system, carry, stop), _start(right, length))
+        found = jax.lax.while_loop(more, lambda carry: _advance(system, carry, limits), _start(right, length))
         value = found.value if guess is None else tree.add(guess, found.value)
-        finite = jnp.isfinite(tree.vdot(value, value))
         residual = tree.subtract(gradient, system.mv(value))
-        return Found(value, residual, found.iteration, jnp.where(finite, found.result, FAILED))
+        good = _check(system, found, value, residual, limits)
+        return Found(value, residual, found.iteration, jnp.where(good, found.result, FAILED))
 
     return iterative(iterate)
 
 
+def _check(system: System, found: Carry, value: Model, residual: Model, limits: Limits) -> Bool[Array, ""]:
+    """Whether the solution is what its code says; every comparison is false for nan.
+
+    Converged: the residual is small, up to rounding. Singular: A r is small, and x has no share of r, which
+    then is a null vector. Otherwise: the residual is not larger than that of the guess. Always: x is bounded.
+    """
+    size, left, length = found.left.size, tree.norm(residual), tree.norm(found.value)
+    rounding = _ROUNDING * jnp.finfo(left.dtype).eps * (size * tree.norm(value) + limits.right)
+    small = left <= 10 * limits.residual + rounding
+    apply = lambda: tree.norm(system.mv(residual))  # noqa: E731
+    product = jax.lax.cond(found.result == SINGULAR, apply, lambda: jnp.zeros_like(left))
+    loose = 10 * jnp.sqrt(limits.singular)
+    flat = product <= loose * size * left
+    shortest = jnp.abs(tree.vdot(found.value, residual)) <= loose * length * left
+    bounded = limits.singular * size * length <= _LONG * limits.right
+    codes = [found.result == CONVERGED, found.result == SINGULAR]
+    return bounded & jnp.select(codes, [small, small | (flat & shortest)], left <= limits.right + rounding)
+
+
 def _start(right: Model, length: Scalar) -> Carry:
     zero, nothing = jnp.zeros_like(length), tree.zeros(right)
-    lanczos = Lanczos(tree.scale(_divide(1.0, length), right), nothing, zero)
-    left = Left(zero - 1, zero, zero, zero, length, zero)
     row = Lower(zero, zero, zero, zero)
-    done = jnp.where(length > 0, LIMIT, CONVERGED)
     return Carry(
-        jnp.zeros((), jnp.int32),
-        lanczos,
-        left,
-        (row, row),
-        (nothing, nothing),
-        (zero, zero),
-        nothing,
-        nothing,
-        done,
+        iteration=jnp.zeros((), jnp.int32),
+        lanczos=Lanczos(tree.scale(_divide(1.0, length), right), nothing, zero),
+        left=Left(zero - 1, zero, zero, zero, length, zero),
+        rows=(row, row),
+        columns=(nothing, nothing),
+        known=(zero, zero),
+        settled=nothing,
+        length=zero,
+        value=nothing,
+        result=jnp.where(length > 0, LIMIT, CONVERGED),
     )
 
 
-def _advance(system: System, carry: Carry, stop: tuple[Scalar, Scalar]) -> Carry:
+def _advance(system: System, carry: Carry, limits: Limits) -> Carry:
     v = carry.lanczos.vector
     lanczos, alpha = _lanczos(system, carry.lanczos)
     column, left, flat = _reflect_left(carry.left, alpha, carry.lanczos.beta, lanczos.beta)
-    is_singular = flat <= stop[1]  # |A r_{k-1}| / (|A| |r_{k-1}|): x_{k-1} solves the least-squares problem
     (older, old), new, turns = _reflect_right(carry.rows, column)
     columns, last = _turn(carry.columns, v, turns)
     u_before = carry.known
     first = _divide(older.tau - older.eta * u_before[1] - older.theta * u_before[0], older.gamma)
     second = _divide(old.tau - old.eta * u_before[0] - old.theta * first, old.gamma)
     third = _divide(new.tau - new.eta * first - new.theta * second, new.gamma)
+    length = jnp.hypot(carry.length, first)
+    zero = limits.singular * left.size
+    is_singular = (
+        (flat <= limits.singular)  # |A r_{k-1}| / (|A| |r_{k-1}|): x_{k-1} solves the least-squares problem
+        | (jnp.abs(new.gamma) <= zero)  # the last is the smallest element of L's diagonal
+        | (zero * jnp.hypot(jnp.hypot(length, second), third) > _LONG * limits.right)
+    )
     third = jnp.where(is_singular, 0, third)
     settled = tree.axpy(first, columns[1], carry.settled)
-    value = tree.axpy(third, last, tree.axpy(second, columns[0], settled))
-    solved = (left.residual <= stop[0]) & ~is_singular
-    result = jnp.where(is_singular, SINGULAR, jnp.where(solved, CONVERGED, LIMIT))
+    solved = (left.residual <= limits.residual) & ~is_singular
     return Carry(
-        carry.iteration + 1,
-        lanczos,
-        left,
-        (new, old),
-        (last, columns[0]),
-        (first, u_before[0]),
-        settled,
-        value,
-        result,
+        iteration=carry.iteration + 1,
+        lanczos=lanczos,
+        left=left,
+        rows=(new, old),
+        columns=(last, columns[0]),
+        known=(first, u_before[0]),
+        settled=settled,
+        length=length,
+        value=tree.axpy(third, last, tree.axpy(second, columns[0], settled)),
+        result=jnp.where(is_singular, SINGULAR, jnp.where(solved, CONVERGED, LIMIT)),
     )
 
 

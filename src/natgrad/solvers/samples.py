@@ -23,7 +23,7 @@ from natgrad.solvers.units import LayerSolution, LayerSystem, needs_rows
 
 TILE = 50  # units: a divisor of many layers, and enough for an efficient product
 SampleVectors = Float[Array, "tile unit row"]
-Units = Float[Array, "tile unit"]
+_Units = Float[Array, "tile unit"]
 
 
 class Tiles(NamedTuple):
@@ -31,7 +31,7 @@ class Tiles(NamedTuple):
 
     gram: Float[Array, "tile row row"]
     root: SampleVectors
-    damping: Units
+    damping: _Units
 
 
 class Iterate(NamedTuple):
@@ -40,7 +40,7 @@ class Iterate(NamedTuple):
     solution: SampleVectors
     residual: SampleVectors
     direction: SampleVectors
-    power: Units
+    power: _Units
 
 
 def solve_in_samples(
@@ -108,7 +108,7 @@ def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> Iterate:
     return at
 
 
-def _squared(rows: SampleVectors) -> Units:
+def _squared(rows: SampleVectors) -> _Units:
     return (rows * rows).sum(axis=2)
 
 

@@ -34,15 +34,15 @@ class Progress(NamedTuple):
     right: Float[Array, ""]
 
 
-Stop = Callable[[Progress], Bool[Array, ""]]
+_Stop = Callable[[Progress], Bool[Array, ""]]
 
 
-def small_residual(tolerance: float = 1e-4) -> Stop:
+def small_residual(tolerance: float = 1e-4) -> _Stop:
     """Stop when the residual is that small a part of the right-hand side [revisiting alg. 1]."""
     return lambda progress: progress.residual <= tolerance * progress.right
 
 
-def little_progress(epsilon: float = 5e-4) -> Stop:
+def little_progress(epsilon: float = 5e-4) -> _Stop:
     """Martens' rule: phi falls by less than epsilon of itself an iteration [martens2010]."""
 
     def stop(progress: Progress) -> Bool[Array, ""]:
@@ -71,7 +71,7 @@ class Carry(NamedTuple):
 def conjugate_gradient(
     iterations: int = 20,
     *,
-    stop: Stop | None = None,
+    stop: _Stop | None = None,
     keep: float | None = None,
     precondition: float | None = None,
 ) -> Solver:
@@ -149,7 +149,7 @@ def _start(system: System, gradient: Model, guess: Model | None, correct: Correc
     return Carry(jnp.zeros((), jnp.int32), value, residual, direction, power, values, done, iterates)
 
 
-def _advance(system: System, carry: Carry, correct: Corrector, stop: Stop, slots: list[int] | None) -> Carry:
+def _advance(system: System, carry: Carry, correct: Corrector, stop: _Stop, slots: list[int] | None) -> Carry:
     """One iteration; along a direction without positive curvature nothing moves."""
     product = system.mv(carry.direction)
     energy = tree.vdot(carry.direction, product)

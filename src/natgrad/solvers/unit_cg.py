@@ -23,7 +23,7 @@ from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
 from natgrad.solvers.samples import quotient, solve_in_samples
 from natgrad.solvers.units import LayerSolution, LayerSystem, UnitDamping, UnitSolver, needs_rows
 
-FEW_ROWS = 128  # a product of rows with rows costs next to nothing
+_FEW_ROWS = 128  # a product of rows with rows costs next to nothing
 Vectors = Float[Array, "out side"]
 
 
@@ -62,7 +62,7 @@ def _by_rows(systems: Sequence[LayerSystem]) -> dict[int, list[int]]:
     for number, system in enumerate(systems):
         blocks = needs_rows(system.blocks, "cg")
         rows = blocks.inputs.shape[1]
-        groups[rows if rows <= max(FEW_ROWS, 2 * blocks.size) else 0].append(number)
+        groups[rows if rows <= max(_FEW_ROWS, 2 * blocks.size) else 0].append(number)
     return groups
 
 

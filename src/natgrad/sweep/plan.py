@@ -1,4 +1,4 @@
-"""From a TOML file to the settings of a sweep, checked before anything runs.
+"""From a TOML file to the settings of a sweep.
 
 The file is a run's config in which a list stands for several values (where the setting itself is a list,
 such as `model.layers`, a list of lists does), and, in a search, `{low = 0.01, high = 0.1, log = true}` for a
@@ -8,20 +8,28 @@ range. `[sweep]` has what is about the sweep itself; each of its `variants` over
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from natgrad import config, names
-from natgrad.data import load as load_data
+from natgrad import config
+from natgrad.config import names
 from natgrad.errors import InputError, unknown
-from natgrad.training.checks import check
+from natgrad.models import registry
+from natgrad.sweep.values import Setting, flat, values_of
 
 MOST = 10_000  # settings of a grid: more are a mistake
 
-Setting = dict[str, Any]
+
+class Variant(BaseModel):
+    """A part of a grid: its name, its seeds if they are not those of all, and what it overrides."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str | None = None
+    seeds: tuple[int, ...] | None = Field(None, min_length=1)
 
 
 class Section(BaseModel):
@@ -30,10 +38,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     seeds: tuple[int, ...] = Field((0,), min_length=1)
+    confirm: tuple[int, ...] = ()
+    seeded: tuple[str, ...] = ()
+    judge: str = ""
+    columns: tuple[str, ...] = ()
     objective: Literal["last", "best"] = "last"
     trials: PositiveInt | None = None
     search_seed: int = Field(0, ge=0, lt=2**32)
-    variants: tuple[dict[str, Any], ...] = Field(({},), min_length=1)
+    variants: tuple[Variant, ...] = Field((Variant(),), min_length=1)
 
 
 class Range(BaseModel):
@@ -46,31 +58,52 @@ class Range(BaseModel):
     log: bool = False
 
 
+class Candidate(NamedTuple):
+    """A setting that is compared with the others of its variant, by trainings with these seeds."""
+
+    variant: str
+    setting: Setting
+    seeds: tuple[int, ...]
+
+
 class Plan(NamedTuple):
-    """What to train: the settings of a grid, or what a search may choose from."""
+    """What to train: the candidates of a grid, or what a search may choose from."""
 
     section: Section
-    settings: list[Setting]
+    candidates: list[Candidate]
     space: dict[str, list[Any] | Range]
     fixed: Setting
 
 
 def read(file: str | Path, overrides: Mapping[str, Any]) -> Plan:
-    """The plan of a file, with settings by short or dotted name over it."""
+    """The plan of a file, with settings by short or dotted name over it; every setting is resolved."""
     tree = config.read(file)
     section = _section(tree)
-    given = flat(tree) | {names.short_names().get(name, name): value for name, value in overrides.items()}
+    short = names.short_names()
+    over = {short.get(name, name): value for name, value in overrides.items()}
+    given = flat(tree)
     if section.trials is not None:
-        plan = _searched(section, given)
+        plan = _searched(section, given | over)
     else:
-        plan = Plan(section, _gridded(section, given), {}, {})
-    _check(plan)
-    return plan
+        plan = Plan(section, _gridded(section, given, over), {}, {})
+    _check_seeds(plan)
+    return plan._replace(section=_judged(plan))
 
 
-def resolved(setting: Setting, seed: int) -> config.Config:
-    """The complete config of a setting."""
-    return config.resolve(setting | {"seed": seed})
+def _judged(plan: Plan) -> Section:
+    """The section with what is compared: by default the columns that the kind of model is judged by."""
+    section, first = plan.section, plan.candidates[0]
+    spec = registry.spec_of(resolved(first.setting, first.seeds[0], section.seeded).model.kind)
+    judge = section.judge or spec.judge
+    test = judge.replace("valid", "test")
+    known = {column.name for column in spec.columns}
+    columns = section.columns or (judge, test if test in known else spec.headline)
+    return section.model_copy(update={"judge": judge, "columns": columns})
+
+
+def resolved(setting: Setting, seed: int, seeded: Sequence[str] = ()) -> config.Config:
+    """The complete config of a setting; `seeded` settings take the seed too."""
+    return config.resolve(setting | dict.fromkeys(("seed", *seeded), seed))
 
 
 def name_of(settings: config.Config) -> str:
@@ -78,41 +111,6 @@ def name_of(settings: config.Config) -> str:
     everything = settings.model_dump(mode="json", exclude={"seed"})
     digest = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:10]
     return f"{Path(settings.data.name).stem}-{settings.method}-{digest}-seed{settings.seed}"
-
-
-def flat(tree: Mapping[str, Any], above: str = "") -> Setting:
-    """Nested settings by their dotted names.
-
-    >>> flat({"method": "rws", "optimizer": {"learning_rate": [0.1, 0.2]}, "layers": [8, 4]})
-    {'method': 'rws', 'optimizer.learning_rate': [0.1, 0.2], 'model.layers': [8, 4]}
-    """
-    found: Setting = {}
-    for key, value in tree.items():
-        if not above and isinstance(value, dict) and key in names.sections():
-            found |= flat(value, f"{key}.")
-        else:
-            found[names.short_names().get(key, key) if not above else above + key] = value
-    return found
-
-
-def values_of(name: str, value: Any) -> list[Any] | None:
-    """The values that an entry stands for, or None if it is a single one.
-
-    >>> values_of("seed", [1, 2]), values_of("model.layers", [8, 4]), values_of("model.layers", [[8, 4], [9]])
-    ([1, 2], None, [[8, 4], [9]])
-    """
-    own = names.depths().get(name, 0)
-    if not isinstance(value, list) or _depth(value) <= own:
-        return None
-    if not value:
-        raise InputError(
-            f"{name}: expected at least one value in its list, got none; give some or leave it out"
-        )
-    if own and not all(isinstance(inner, list) for inner in value):
-        raise InputError(
-            f"{name}: expected a list of lists, got {value!r}; put every alternative in brackets"
-        )
-    return value
 
 
 def _section(tree: dict[str, Any]) -> Section:
@@ -132,17 +130,15 @@ def _section(tree: dict[str, Any]) -> Section:
         raise _explain("sweep", error, list(Section.model_fields)) from None
 
 
-def _gridded(section: Section, given: Setting) -> list[Setting]:
-    found: dict[str, Setting] = {}
-    for variant in section.variants:
-        chosen = given | flat(variant)
-        lists = {name: values for name in chosen if (values := values_of(name, chosen[name])) is not None}
-        if any(isinstance(value, dict) for value in chosen.values()):
-            name = next(name for name, value in chosen.items() if isinstance(value, dict))
-            raise InputError(f"{name}: a range needs a search; give sweep.trials, or a list of values")
-        for combined in itertools.product(*lists.values()):
-            setting = chosen | dict(zip(lists, combined, strict=True))
-            found.setdefault(name_of(resolved(setting, section.seeds[0])), setting)
+def _gridded(section: Section, given: Setting, over: Setting) -> list[Candidate]:
+    found: dict[tuple[str, str], Candidate] = {}
+    for number, variant in enumerate(section.variants, start=1):
+        own = flat(variant.model_extra or {})
+        title, seeds = _title(variant, own, number), variant.seeds or section.seeds
+        for setting in _expanded(given | own | over):
+            key = title, name_of(resolved(setting, 0))
+            before = found.get(key, Candidate(title, setting, ()))
+            found[key] = before._replace(seeds=tuple(dict.fromkeys((*before.seeds, *seeds))))
             if len(found) > MOST:
                 raise InputError(
                     f"expected at most {MOST} settings, the lists make more; search, with sweep.trials"
@@ -150,8 +146,26 @@ def _gridded(section: Section, given: Setting) -> list[Setting]:
     return list(found.values())
 
 
+def _title(variant: Variant, own: Setting, number: int) -> str:
+    """A variant's name, or its single values in a row; the only variant needs none."""
+    if variant.name is not None or variant == Variant():
+        return variant.name or ""
+    single = [f"{value}" for name, value in own.items() if values_of(name, value) is None]
+    return ", ".join(single) or f"variant {number}"
+
+
+def _expanded(chosen: Setting) -> Iterator[Setting]:
+    """Every combination of the values of lists."""
+    if any(isinstance(value, dict) for value in chosen.values()):
+        name = next(name for name, value in chosen.items() if isinstance(value, dict))
+        raise InputError(f"{name}: a range needs a search; give sweep.trials, or a list of values")
+    lists = {name: values for name in chosen if (values := values_of(name, chosen[name])) is not None}
+    for combined in itertools.product(*lists.values()):
+        yield chosen | dict(zip(lists, combined, strict=True))
+
+
 def _searched(section: Section, given: Setting) -> Plan:
-    if section.variants != ({},):
+    if section.variants != (Variant(),):
         raise InputError("sweep.variants: a search takes none; leave out sweep.trials or the variants")
     space: dict[str, list[Any] | Range] = {}
     for name, value in given.items():
@@ -162,7 +176,8 @@ def _searched(section: Section, given: Setting) -> Plan:
     if not space:
         raise InputError("sweep.trials: expected a range or a list of values to search, got none; give one")
     fixed = {name: value for name, value in given.items() if name not in space}
-    return Plan(section, _corners(space, fixed), space, fixed)
+    ends = [Candidate("", setting, section.seeds) for setting in _corners(space, fixed)]
+    return Plan(section, ends, space, fixed)
 
 
 def _corners(space: Mapping[str, list[Any] | Range], fixed: Setting) -> list[Setting]:
@@ -186,21 +201,19 @@ def _range(name: str, value: dict[str, Any]) -> Range:
     return found
 
 
-def _check(plan: Plan) -> None:
-    """Every setting complete and fit for its data; each set of data is read once."""
-    known: dict[str, Any] = {}
-    for setting in plan.settings:
-        for seed in plan.section.seeds:
-            settings = resolved(setting, seed)
-        chosen = settings.data
-        if (key := chosen.model_dump_json()) not in known:
-            known[key] = load_data(
-                chosen.name,
-                binarize=chosen.binarize,
-                split_seed=chosen.split_seed,
-                image_shape=chosen.image_shape,
+def _check_seeds(plan: Plan) -> None:
+    """Every setting complete with every seed; the seeds that confirm are others than those that choose."""
+    section = plan.section
+    for name in (names.short_names().get(name, name) for name in section.seeded):
+        if any(name in candidate.setting for candidate in plan.candidates):
+            raise InputError(f"sweep.seeded: {name} takes the seed, and has a value of its own; keep one")
+    for candidate in plan.candidates:
+        if both := sorted({*section.confirm} & {*candidate.seeds}):
+            raise InputError(
+                f"sweep.confirm: expected seeds that have no part in the choice, got {both[0]}; give others"
             )
-        check(settings, known[key])
+        for seed in (*candidate.seeds, *section.confirm):
+            resolved(candidate.setting, seed, section.seeded)
 
 
 def _explain(place: str, error: ValidationError, known: list[str]) -> InputError:
@@ -210,7 +223,3 @@ def _explain(place: str, error: ValidationError, known: list[str]) -> InputError
         return unknown("setting", key, [f"{place}.{name}" for name in known])
     wanted = first["msg"].removeprefix("Input should be ")
     return InputError(f"{key}: expected {wanted[0].lower() + wanted[1:]}, got {first['input']!r}")
-
-
-def _depth(value: Any) -> int:
-    return 1 + max((_depth(inner) for inner in value), default=0) if isinstance(value, list) else 0

@@ -10,15 +10,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
-PATIENCE = 60.0  # seconds that a worker has to save its state when the sweep is stopped
+_PATIENCE = 60.0  # seconds that a worker has to save its state when the sweep is stopped
 
 
 class Trial(NamedTuple):
-    """One training of a sweep: its folder's name, its complete config, and which setting it belongs to."""
+    """One training of a sweep: its folder's name, its complete config, its candidate's number, its seed."""
 
     name: str
     config: dict[str, Any]
-    setting: int
+    candidate: int
+    seed: int
+
+
+class Ending(NamedTuple):
+    """How a trial ended: what went wrong, if something did, and its seconds, if they are known."""
+
+    error: str | None
+    seconds: float | None = None
 
 
 class Pool:
@@ -48,7 +56,7 @@ class Pool:
                 process.stdin.close()
         for process in processes:
             try:
-                process.wait(PATIENCE)
+                process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -74,8 +82,8 @@ class Pool:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
 
-    def finished(self) -> Iterator[tuple[Trial, str | None]]:
-        """Wait for at least one trial to end; each with what went wrong, or None."""
+    def finished(self) -> Iterator[tuple[Trial, Ending]]:
+        """Wait for at least one trial to end."""
         for key, _ in self.selector.select():
             process = key.data
             self.selector.unregister(key.fileobj)
@@ -83,13 +91,14 @@ class Pool:
             line = process.stdout.readline()
             if line.endswith("\n"):
                 self.idle.append((core, process))
-                yield trial, json.loads(line)["error"]
+                answer = json.loads(line)
+                yield trial, Ending(answer["error"], answer.get("seconds"))
             else:
                 code = process.wait()
                 process.stdin.close()
                 process.stdout.close()
                 self.idle.append((core, None))
-                yield trial, f"its process ended with code {code}; see {self.folder / 'workers.log'}"
+                yield trial, Ending(f"its process ended with code {code}; see {self.folder / 'workers.log'}")
 
     def _start(self, core: int | None) -> subprocess.Popen[str]:
         """A worker of its own session: a terminal's interrupt reaches the sweep, which stops its workers."""

@@ -1,26 +1,24 @@
 """`sweep`: keep the workers busy until every trial is done, then compare the settings."""
 
-import fcntl
-import json
-import signal
 import statistics
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any
+from typing import Any
 
-from natgrad import config
 from natgrad.errors import InputError
 from natgrad.records import folder
+from natgrad.sweep import checks
 from natgrad.sweep import plan as plans
-from natgrad.sweep.plan import Plan, Setting
-from natgrad.sweep.pool import Pool, Trial, cores
+from natgrad.sweep import record as records
+from natgrad.sweep.choice import Results, choices, judged, score
+from natgrad.sweep.claims import claimed, stoppable
+from natgrad.sweep.plan import Candidate, Plan, Section
+from natgrad.sweep.pool import Ending, Pool, Trial, cores
+from natgrad.sweep.record import Record, Rows
 from natgrad.sweep.search import Search
-from natgrad.sweep.table import compare, judged, write
-from natgrad.training.signals import Interrupted
+from natgrad.sweep.table import title, write, written
+from natgrad.sweep.values import Setting
 
 Say = Callable[[str], None]
 
@@ -30,14 +28,18 @@ def sweep(
     *,
     workers: int | None = None,
     out: str | Path | None = None,
+    record: str | Path | None = None,
+    compare_only: bool = False,
     settings: Mapping[str, Any] | None = None,
     say: Say | None = None,
 ) -> dict[str, Any]:
     """Train every setting of a TOML file with every seed, and compare them on validation data.
 
-    Trials are run folders in `out` (by default `sweeps/<name of the file>`); those that are finished are
-    not trained again. `workers` trainings run at a time, each on one core (by default all cores). The result
-    has the settings, best first, and the trials that failed.
+    Trials are run folders in `out` (by default `sweeps/<name of the file>`). What became of them is written
+    to `record` (by default `trials.jsonl` in `out`); those that it has the figures of are not trained again,
+    and with `compare_only` none is. `workers` trainings run at a time, each on one core (by default all
+    cores). The result has the best setting of every variant, all settings, best first, and the trials that
+    failed.
 
     Example:
         found = natgrad.sweep.sweep("rates.toml", workers=2)
@@ -46,162 +48,141 @@ def sweep(
     if workers is not None and workers < 1:
         raise InputError(f"workers: expected at least 1, got {workers}")
     plan = plans.read(file, settings or {})
+    place, path = places(file, out, record)
+    if not compare_only:
+        checks.check(plan.section, untrained(plan, records.read(path, plan.section)))
+    with claimed(place, None if record is None else path) as stream, stoppable(place):
+        going = Sweep(plan, place, records.opened(stream, plan.section), say or (lambda line: None))
+        if not compare_only:
+            going.go(workers or len(cores()))
+        return write(place, going.results)
+
+
+def places(file: str | Path, out: str | Path | None, record: str | Path | None) -> tuple[Path, Path]:
+    """The folder of a sweep and the file of its record."""
     place = Path(out) if out is not None else Path("sweeps") / Path(file).stem
-    with _claimed(place) as record, _stoppable(place):
-        going = Sweep(plan, place, record, say or (lambda line: None))
-        going.go(workers or len(cores()))
-        return write(place, plan.section, compare(plan.section, going.settings, place), going.failed)
+    return place, Path(record) if record is not None else place / "trials.jsonl"
+
+
+def untrained(plan: Plan, record: Record) -> list[Candidate]:
+    """The candidates that a record does not have all figures of."""
+    lacks = lambda each, seeds: any(record.rows(each, seed) is None for seed in seeds)  # noqa: E731
+    best = [plan.candidates[each.number] for each in choices(Results(plan.section, plan.candidates, record))]
+    return [each for each in plan.candidates if lacks(each, each.seeds)] + [
+        each for each in best if lacks(each, plan.section.confirm)
+    ]
+
+
+def total(plan: Plan) -> int:
+    """How many trials a plan makes."""
+    section, variants = plan.section, {each.variant for each in plan.candidates}
+    confirming = len(section.confirm) * len(variants)
+    if section.trials is not None:
+        return section.trials * len(section.seeds) + confirming
+    return sum(len(each.seeds) for each in plan.candidates) + confirming
 
 
 class Sweep:
-    """A sweep under way: its settings so far, and what has become of its trials."""
+    """A sweep under way: its candidates so far, and what has become of their trials."""
 
-    def __init__(self, plan: Plan, place: Path, record: IO[str], say: Say) -> None:
+    def __init__(self, plan: Plan, place: Path, record: Record, say: Say) -> None:
         self.plan, self.place, self.record, self.say = plan, place, record, say
-        self.search = None
-        self.settings = plan.settings
+        self.search, self.candidates = None, plan.candidates
         if plan.space:
             self.search = Search(plan.space, plan.section.search_seed, place / "search.jsonl")
-            self.settings = [plan.fixed | chosen for chosen in self.search.done]
-        self.finished = _finished(record, place)
-        self.failed: dict[str, str] = {}
+            self.candidates = [self._candidate(found) for found in self.search.done]
+        self.total = total(plan)
         self.count, self.left = 0, Counter[int]()
 
+    @property
+    def results(self) -> Results:
+        """What is known so far."""
+        return Results(self.plan.section, self.candidates, self.record)
+
     def go(self, workers: int) -> None:
-        """Train what is not finished."""
-        source = self._searched(self.search) if self.search is not None else self._gridded()
+        """Train what is not recorded, then the best of every variant with the seeds that confirm it."""
         with Pool(workers, self.place) as pool:
-            while True:
-                while pool.free and (trial := next(source, None)) is not None:
-                    if trial.name in self.finished:
-                        self._settle(trial, None)
-                    else:
-                        pool.submit(trial)
-                if not pool.busy:
-                    return
-                for trial, error in pool.finished():
-                    self._note(trial, error)
+            self._train(pool, self._searched(self.search) if self.search is not None else self._gridded())
+            self._train(pool, self._confirming())
+
+    def _train(self, pool: Pool, source: Iterator[Trial]) -> None:
+        """Give trials to workers until there are none left."""
+        same: list[Trial] = []  # as one that is under way, of another variant
+        while True:
+            while pool.free and (trial := next(source, None)) is not None:
+                if self.record.rows(self.candidates[trial.candidate], trial.seed) is not None:
+                    self._settle(trial, "  (was finished)")
+                elif any(trial.name == other.name for _, other in pool.busy.values()):
+                    same.append(trial)
+                else:
+                    pool.submit(trial)
+            if not pool.busy:
+                break
+            for trial, ending in pool.finished():
+                self._note(trial, ending)
+        if same:
+            self._train(pool, iter(same))
 
     def _gridded(self) -> Iterator[Trial]:
-        """The first seed of all settings first: a sweep half done can be compared."""
-        for seed in self.plan.section.seeds:
-            for number in range(len(self.settings)):
-                yield self._trial(number, seed)
+        """The first seed of all candidates first: a sweep half done can be compared."""
+        for seed in dict.fromkeys(seed for each in self.candidates for seed in each.seeds):
+            for number, candidate in enumerate(self.candidates):
+                if seed in candidate.seeds:
+                    yield self._trial(number, seed)
 
     def _searched(self, search: Search) -> Iterator[Trial]:
         """A setting is chosen when a worker is free for it, knowing all that is known by then."""
-        while len(self.settings) < (self.plan.section.trials or 0):
-            self.settings.append(self.plan.fixed | search.ask())
+        while len(self.candidates) < (self.plan.section.trials or 0):
+            self.candidates.append(self._candidate(search.ask()))
             for seed in self.plan.section.seeds:
-                yield self._trial(len(self.settings) - 1, seed)
+                yield self._trial(len(self.candidates) - 1, seed)
+
+    def _confirming(self) -> Iterator[Trial]:
+        best = choices(self.results)
+        for seed in self.plan.section.confirm:
+            for choice in best:
+                yield self._trial(choice.number, seed)
+
+    def _candidate(self, found: Setting) -> Candidate:
+        return Candidate("", self.plan.fixed | found, self.plan.section.seeds)
 
     def _trial(self, number: int, seed: int) -> Trial:
-        settings = plans.resolved(self.settings[number], seed)
-        return Trial(plans.name_of(settings), settings.model_dump(mode="json", exclude_none=True), number)
+        settings = plans.resolved(self.candidates[number].setting, seed, self.plan.section.seeded)
+        complete = settings.model_dump(mode="json", exclude_none=True)
+        return Trial(plans.name_of(settings), complete, number, seed)
 
-    def _note(self, trial: Trial, error: str | None) -> None:
+    def _note(self, trial: Trial, ending: Ending) -> None:
         """Write down how a trial ended."""
-        self.record.write(folder.json_line({"trial": trial.name, "error": error}) + "\n")
-        self.record.flush()
-        self._settle(trial, error)
+        found: dict[str, Any] = {"error": ending.error}
+        if ending.error is None:
+            found = {"rows": records.figures(folder.trace(self.place / trial.name))}
+        candidate = self.candidates[trial.candidate]
+        self.record.add(candidate, trial.seed, found | {"wall_seconds": ending.seconds})
+        self._settle(trial)
 
-    def _settle(self, trial: Trial, error: str | None) -> None:
+    def _settle(self, trial: Trial, remark: str = "") -> None:
         """Tell people, and the search when all seeds of a setting are done."""
+        candidate, section = self.candidates[trial.candidate], self.plan.section
         self.count += 1
-        self.left[trial.setting] += 1
-        row = None if error else judged(self.place / trial.name, self.plan.section.objective)
-        if error:
-            self.failed[trial.name] = error
-        value = "failed: " + error if error else _figures(row)
-        total = len(self.plan.section.seeds) * (self.plan.section.trials or len(self.settings))
-        again = "  (was finished)" if trial.name in self.finished else ""
-        self.say(f"[{self.count}/{total}] {trial.name}  {value}{again}")
-        if self.search is not None and self.left[trial.setting] == len(self.plan.section.seeds):
-            self._tell(self.search, self.settings[trial.setting])
+        self.left[trial.candidate] += 1
+        line = self.record.line(candidate, trial.seed) or {}
+        said = f"failed: {line['error']}" if line.get("error") else told(section, line.get("rows"))
+        self.say(f"[{self.count}/{self.total}] {trial.name}  {said}{remark}")
+        if self.search is not None and self.left[trial.candidate] == len(section.seeds):
+            self._tell(self.search, candidate)
 
-    def _tell(self, search: Search, setting: Setting) -> None:
-        names = [plans.name_of(plans.resolved(setting, seed)) for seed in self.plan.section.seeds]
-        rows = [
-            None if name in self.failed else judged(self.place / name, self.plan.section.objective)
-            for name in names
-        ]
-        values = [row["valid_ll"] for row in rows if row is not None]
-        chosen = {name: setting[name] for name in self.plan.space}
-        search.tell(chosen, statistics.mean(values) if len(values) == len(names) else None)
+    def _tell(self, search: Search, candidate: Candidate) -> None:
+        section = self.plan.section
+        rows = [judged(self.record.rows(candidate, seed), section) for seed in candidate.seeds]
+        values = [score(section, row[section.judge]) for row in rows if row is not None]
+        chosen = {name: candidate.setting[name] for name in self.plan.space}
+        search.tell(chosen, statistics.mean(values) if len(values) == len(rows) else None)
 
 
-def _figures(row: Mapping[str, Any] | None) -> str:
+def told(section: Section, rows: Rows | None) -> str:
+    """The figures of a trial in a line."""
+    row = judged(rows, section)
     if row is None:
-        return "no finite validation likelihood"
-    return f"valid LL {row['valid_ll']:.3f}  test LL {row['test_ll']:.3f}  {row['seconds']:.1f} s"
-
-
-@contextmanager
-def _claimed(place: Path) -> Iterator[IO[str]]:
-    """The sweep's folder and its record of trials, held by this process alone."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        record = (place / "trials.jsonl").open("a+", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write the sweep to {place}: {error.strerror}; give another --out") from None
-    with record:
-        try:
-            fcntl.flock(record, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(
-                f"another sweep is at work in {place}; wait for it, or give another --out"
-            ) from None
-        yield record
-
-
-@contextmanager
-def _stoppable(place: Path) -> Iterator[None]:
-    """An interrupt or a SIGTERM stops the workers, which save their states."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        del frame
-        raise Interrupted(f"interrupted; the same command goes on with {place}", number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _finished(record: IO[str], place: Path) -> set[str]:
-    """Trials whose last line says that they are done, and whose folders are there."""
-    record.seek(0)
-    ended: dict[str, Any] = {}
-    lines = record.read()
-    if lines and not lines.endswith("\n"):
-        record.write("\n")  # after a line cut off by a kill
-    for line in lines.splitlines():
-        try:
-            row = json.loads(line)
-            ended[row["trial"]] = row["error"]
-        except (ValueError, KeyError, TypeError):
-            continue
-    return {
-        name for name, error in ended.items() if error is None and (place / name / "trace.jsonl").exists()
-    }
-
-
-def plan_of(file: str | Path, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The trials that a file asks for, without training any."""
-    plan = plans.read(file, settings)
-    if plan.space:
-        shown = {
-            name: part if isinstance(part, list) else part.model_dump() for name, part in plan.space.items()
-        }
-        return [{"search": shown, "trials": plan.section.trials, "seeds": list(plan.section.seeds)}]
-    found: list[config.Config] = [
-        plans.resolved(each, seed) for each in plan.settings for seed in plan.section.seeds
-    ]
-    return [
-        {"trial": plans.name_of(settings), "config": settings.model_dump(mode="json")} for settings in found
-    ]
+        return f"no finite {title(section.judge)}"
+    shown = [f"{title(name)} {written(name, row.get(name))}" for name in section.columns]
+    return "  ".join([*shown, f"{row['seconds']:.1f} s"])

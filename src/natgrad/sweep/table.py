@@ -1,79 +1,117 @@
-"""The settings of a sweep side by side: means over seeds, ordered by validation; test is only reported."""
+"""The settings of a sweep side by side, for people: table.md, table.json and sweep.png."""
 
-import json
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.evaluate.pictures import save_figure
+from natgrad.config import names
+from natgrad.models import registry
 from natgrad.records import folder
-from natgrad.sweep import plan as plans
-from natgrad.sweep.plan import Section, Setting
+from natgrad.sweep.choice import Results
+from natgrad.sweep.compare import chosen, failed, ranked
+from natgrad.sweep.figure import Drawn, draw
 
-SHOWN = 8  # curves in the figure: the best settings
-
-
-def judged(run: Path, objective: str) -> dict[str, Any] | None:
-    """The row of a trial's trace that counts: the last, or the best on validation; None if none is finite."""
-    rows = [row for row in folder.trace(run) if _is_number(row.get("valid_ll"))]
-    if not rows:
-        return None
-    return rows[-1] if objective == "last" else max(rows, key=lambda row: row["valid_ll"])
+DIGITS = {"epoch": 0, "seconds": 1}
 
 
-def compare(section: Section, settings: Sequence[Setting], place: Path) -> list[dict[str, Any]]:
-    """A record per setting, the best validation likelihood first; settings without any come last."""
-    names = varied(settings)
-    records = []
-    for setting in settings:
-        runs = [plans.name_of(plans.resolved(setting, seed)) for seed in section.seeds]
-        rows = [row for run in runs if (row := judged(place / run, section.objective)) is not None]
-        shown = {name: setting[name] for name in names if name in setting}
-        records.append({"setting": shown, "seeds": len(rows), **_means(rows), "runs": runs})
-    return sorted(records, key=lambda record: (record["seeds"] < len(section.seeds), -_order(record)))
-
-
-def varied(settings: Sequence[Setting]) -> list[str]:
-    """The names of what differs between settings."""
-    names = dict.fromkeys(name for setting in settings for name in setting)
-    return [name for name in names if len({json.dumps(each.get(name)) for each in settings}) > 1]
-
-
-def write(
-    place: Path, section: Section, records: list[dict[str, Any]], failed: Mapping[str, str]
-) -> dict[str, Any]:
-    """Write table.md, table.json and sweep.png; return what they hold."""
+def write(place: Path, results: Results) -> dict[str, Any]:
+    """Write the tables and the picture; return what they hold."""
+    section, _, record = results
+    lines, best = ranked(results), chosen(results)
     found = {
         "sweep": str(place),
-        "objective": f"{section.objective} valid_ll",
-        "settings": records,
-        "failed": dict(failed),
+        "objective": f"{section.objective} {section.judge}",
+        "columns": list(section.columns),
+        "chosen": best,
+        "settings": [line for line, _ in lines],
+        "warnings": warnings(results, best),
+        "failed": failed(results),
         "table": str(place / "table.md"),
         "picture": str(place / "sweep.png"),
     }
     folder.write(place / "table.json", folder.json_line(found) + "\n")
-    folder.write(place / "table.md", "\n".join(markdown(records)) + "\n")
-    _draw(place, records)
+    folder.write(place / "table.md", "\n".join(page(found)) + "\n")
+    drawn = [
+        Drawn(_named(line), [record.rows(each, seed) or [] for seed in each.seeds]) for line, each in lines
+    ]
+    draw(place / "sweep.png", drawn, column=section.judge, title=title(section.judge))
     return found
 
 
-def markdown(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table as lines of Markdown."""
-    names = list(dict.fromkeys(name for record in records for name in record["setting"]))
-    lines = [f"| {' | '.join([*names, *HEADS])} |", "|" + " --- |" * (len(names) + len(HEADS))]
-    for record in records:
-        cells = [text(record["setting"].get(name, "")) for name in names]
-        lines.append(f"| {' | '.join([*cells, *figures(record)])} |")
-    return lines
+def page(found: Mapping[str, Any]) -> list[str]:
+    """The tables as lines of Markdown: the best of every variant, if there are any, then all."""
+    every = markdown(found["columns"], found["settings"])
+    notes = [line for note in found["warnings"] for line in ("", note)]
+    if not apart(found):
+        return [*every, *notes]
+    best = markdown(found["columns"], found["chosen"])
+    return [*best, *notes, "", "Every setting, over the seeds that chose:", "", *every]
 
 
-def figures(record: Mapping[str, Any]) -> list[str]:
-    """A record's numbers as text, in the order of `HEADS`."""
-    both = [_spread(record, name) for name in ("valid_ll", "test_ll")]
-    plain = [_number(record[name], digits) for name, digits in (("epoch", 0), ("seconds", 1))]
-    return [str(record["seeds"]), *both, *plain]
+def apart(found: Mapping[str, Any]) -> bool:
+    """Whether the best settings have a table of their own: there are variants, or other seeds confirm."""
+    return any(line["variant"] or line.get("confirmed") for line in found["chosen"])
+
+
+def warnings(results: Results, best: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where the best settings deserve doubt: at an edge, not confirmed though asked to be, missing."""
+    edge = [f"{_who(line)} ({label(_at_edge(line))})" for line in best if line["edge"]]
+    alone = [_who(line) for line in best if results.section.confirm and not line["confirmed"]]
+    there = {line["variant"] for line in best}
+    lost = dict.fromkeys(each.variant for each in results.candidates if each.variant not in there)
+    found = {
+        "At the edge of the grid": edge,
+        "Not confirmed, the figures are of the seeds that chose": alone,
+        "Without a result": [name for name in lost if name],
+    }
+    return [f"{what}: {'; '.join(which)}." for what, which in found.items() if which]
+
+
+def markdown(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table as lines of Markdown."""
+    rows = cells(columns, lines)
+    heads = list(rows[0]) if rows else []
+    table = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    return table + [f"| {' | '.join(row.values())} |" for row in rows]
+
+
+def cells(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The cells of a table by their heads; variants have their settings in one cell."""
+    if any(line["variant"] for line in lines):
+        first = [{"variant": line["variant"], "setting": label(line["setting"])} for line in lines]
+    else:
+        names = list(dict.fromkeys(name for line in lines for name in line["setting"]))
+        first = [{name: text(line["setting"].get(name, "")) for name in names} for line in lines]
+    return [row | figures(columns, line) for row, line in zip(first, lines, strict=True)]
+
+
+def figures(columns: Sequence[str], line: Mapping[str, Any]) -> dict[str, str]:
+    """A line's numbers as text: means, ± their standard deviation over seeds."""
+    spread = {title(name): _spread(name, line) for name in columns}
+    plain = {name: written(name, line[name]) for name in ("epoch", "seconds")}
+    return {"seeds": str(line["seeds"]), **spread, **plain}
+
+
+def title(name: str) -> str:
+    """A column's name for people.
+
+    >>> title("valid_ll"), title("test_squared_error")
+    ('valid LL', 'test squared error')
+    """
+    return name.replace("_ll", "_LL").replace("_", " ")
+
+
+def written(name: str, value: float | None) -> str:
+    """A figure as its column has it: the share of wrong classes in percent.
+
+    >>> written("valid_ll", -1.5), written("test_error", 0.0214), written("epoch", None)
+    ('-1.500', '2.14 %', '-')
+    """
+    if value is None:
+        return "-"
+    if (column := registry.column_of(name)) is not None and column.percent:
+        return f"{100 * value:.2f} %"
+    return f"{value:.{DIGITS.get(name, 3)}f}"
 
 
 def text(value: Any) -> str:
@@ -81,68 +119,34 @@ def text(value: Any) -> str:
     return "-".join(text(inner) for inner in value) if isinstance(value, list | tuple) else f"{value}"
 
 
-def label(record: Mapping[str, Any]) -> str:
-    """A setting in a few words."""
-    parts = [f"{name.split('.')[-1]} {text(value)}" for name, value in record["setting"].items()]
+def label(setting: Mapping[str, Any]) -> str:
+    """A setting in a few words, by short names."""
+    parts = [f"{brief(name)} {text(value)}" for name, value in setting.items()]
     return ", ".join(parts) or "the only setting"
 
 
-HEADS = ("seeds", "valid LL", "test LL", "epoch", "seconds")  # likelihoods ± their deviation over seeds
+def brief(name: str) -> str:
+    """The short name of a setting, or the last part of its dotted one.
+
+    >>> brief("optimizer.name"), brief("optimizer.schedule")
+    ('optimizer', 'schedule')
+    """
+    short = {dotted: own for own, dotted in names.short_names().items()}
+    return short.get(name, name.split(".")[-1])
 
 
-def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over seeds, and the standard deviation of the likelihoods where there are several."""
-    found: dict[str, Any] = {}
-    for name in ("valid_ll", "test_ll", "epoch", "seconds"):
-        values = [row[name] for row in rows if _is_number(row.get(name))]
-        found[name] = statistics.fmean(values) if values else None
-        if name.endswith("_ll"):
-            found[f"{name}_sd"] = statistics.stdev(values) if len(values) > 1 else None
-    return found
+def _who(line: Mapping[str, Any]) -> str:
+    return line["variant"] or "the best setting"
 
 
-def _order(record: Mapping[str, Any]) -> float:
-    return -math.inf if record["valid_ll"] is None else record["valid_ll"]
+def _at_edge(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: line["setting"][name] for name in line["edge"]}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def _named(line: Mapping[str, Any]) -> str:
+    return f"{line['variant']}: {label(line['setting'])}" if line["variant"] else label(line["setting"])
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def _spread(record: Mapping[str, Any], name: str) -> str:
-    spread = record[f"{name}_sd"]
-    return _number(record[name], 3) + ("" if spread is None else f" ±{spread:.3f}")
-
-
-def _draw(place: Path, records: Sequence[Mapping[str, Any]]) -> None:
-    """Left the validation curves of the best settings, right every seed of every setting."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, max(4.2, 0.28 * min(len(records), 40) + 1.5)), dpi=110, layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for number, record in enumerate(records[:40]):
-        traces = [list(folder.trace(place / run)) for run in record["runs"]]
-        curves = [
-            [(row["epoch"], row["valid_ll"]) for row in rows[1:] if _is_number(row.get("valid_ll"))]
-            for rows in traces
-        ]
-        color = f"C{number}" if number < SHOWN else "0.6"
-        for curve in curves if number < SHOWN else []:
-            title = f"{number + 1}" if curve is curves[0] else None
-            left.plot([at for at, _ in curve], [value for _, value in curve], color=color, lw=1, label=title)
-        ends = [curve[-1][1] for curve in curves if curve]
-        right.plot(ends, [number] * len(ends), "o", color=color, ms=5)
-    left.set(xlabel="epoch", ylabel="validation log-likelihood (nats)", title="the best settings, every seed")
-    if left.lines:
-        left.legend(fontsize=8)
-    names = [f"{number + 1}: {label(record)}" for number, record in enumerate(records[:40])]
-    right.set(xlabel="validation log-likelihood at the end (nats)", title="every setting, every seed")
-    right.set_yticks(range(len(names)), names, fontsize=8)
-    right.invert_yaxis()
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-    save_figure(place / "sweep.png", figure)
+def _spread(name: str, line: Mapping[str, Any]) -> str:
+    spread = line[f"{name}_sd"]
+    return written(name, line[name]) + ("" if spread is None else f" ±{written(name, spread)}")

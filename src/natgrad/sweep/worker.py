@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,9 @@ def main() -> None:
     os.dup2(2, 1)
     for line in sys.stdin:
         job = json.loads(line)
-        answers.write(json.dumps({"error": attempt(job["folder"], job["config"])}) + "\n")
+        began = time.perf_counter()
+        error = attempt(job["folder"], job["config"])
+        answers.write(json.dumps({"error": error, "seconds": round(time.perf_counter() - began, 1)}) + "\n")
         answers.flush()
 
 

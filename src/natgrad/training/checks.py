@@ -8,7 +8,7 @@ from natgrad.errors import InputError
 from natgrad.models import registry
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
-STEPS = 2**31 - 1  # what a step counter holds
+_STEPS = 2**31 - 1  # what a step counter holds
 
 
 def check(settings: Any, dataset: Dataset) -> None:
@@ -19,20 +19,20 @@ def check(settings: Any, dataset: Dataset) -> None:
             f"the batch size {batch} is larger than the training set of {rows} rows; lower --batch-size"
         )
     steps = max(rows // batch * settings.training.epochs, settings.training.schedule_steps or 0)
-    if steps > STEPS:
+    if steps > _STEPS:
         raise InputError(
-            f"expected at most {STEPS} steps, got {steps}; lower --epochs or training.schedule_steps"
+            f"expected at most {_STEPS} steps, got {steps}; lower --epochs or training.schedule_steps"
         )
     registry.spec_of(settings.model.kind).check(settings, dataset)
 
 
-def check_memory(numbers: int, remedy: str) -> None:
-    """Refuse weights that do not fit the memory of this computer."""
-    needed, memory = 4 * numbers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def check_weights(number: int, *, bytes_each: int = 4) -> None:
+    """Refuse a model with so many weights that they alone fill the memory."""
+    needed, memory = bytes_each * number, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > memory:
         raise InputError(
             f"the weights of this model take {needed / 2**30:.3g} GB, this computer has "
-            f"{memory / 2**30:.3g} GB; {remedy}"
+            f"{memory / 2**30:.3g} GB; make --layers smaller"
         )
 
 

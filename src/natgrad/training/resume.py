@@ -12,8 +12,7 @@ from pathlib import Path
 import jax.numpy as jnp
 
 from natgrad import config
-from natgrad.data import Dataset
-from natgrad.data import load as load_data
+from natgrad.data import Dataset, load_settings
 from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
@@ -56,13 +55,7 @@ def saved(place: Path, epochs: int | None) -> Session | None:
 
 def dataset(settings: config.Run) -> Dataset:
     """The data of a config."""
-    chosen = settings.data
-    return load_data(
-        chosen.name,
-        binarize=chosen.binarize,
-        split_seed=chosen.split_seed,
-        image_shape=chosen.image_shape,
-    )
+    return load_settings(settings.data)
 
 
 def _stored(place: Path, settings: config.Run) -> states.Stored:

@@ -28,7 +28,6 @@ from natgrad.core import (
     Objective,
     State,
     Step,
-    finite,
 )
 from natgrad.updates.describe import of_step
 
@@ -108,3 +107,8 @@ def _memory(most: float, steps: Int[Array, ""]) -> Float[Array, ""]:
     """How much of the average stays: little at first, when it is of the initial model only."""
     count = steps.astype(jnp.zeros(()).dtype)
     return jnp.minimum(most, (1 + count) / (10 + count))
+
+
+def finite(*values: Any) -> Array:
+    """Whether every scalar given is finite."""
+    return jnp.all(jnp.isfinite(jnp.stack([jnp.asarray(value) for value in values])))

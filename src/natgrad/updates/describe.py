@@ -4,6 +4,7 @@ This part of a program runs once per epoch, but it is compiled with every step: 
 together, and all inner products of small vectors come from one matrix product.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -101,7 +102,7 @@ def _layers(info: Info, solved: Solved, gain: bool) -> tuple[Numbers, Float[Arra
     directions, rights, shaped, blocks, dampings = (tuple(column) for column in zip(*layers, strict=True))
     together = all(isinstance(each, UnitBlocks) for each in blocks)  # dense ones know no padding
     each = stacks.at_once if together else tree.map_layers
-    rows = each(lambda *layer: _layer(*layer, gain), directions, rights, blocks, dampings)
+    rows = each(functools.partial(_layer, gain=gain), directions, rights, blocks, dampings)
     columns = _columns(jnp.stack(rows).T)
     lengths = columns.pop("length")
     if info.shaped is not info.direction:
@@ -122,7 +123,7 @@ def _length(vector: Layer, blocks: Blocks) -> Float[Array, ""]:
 
 
 def _layer(
-    direction: Layer, gradient: Layer, blocks: Blocks, damping: Array, gain: bool
+    direction: Layer, gradient: Layer, blocks: Blocks, damping: Array, *, gain: bool
 ) -> Float[Array, " seven"]:
     """What `_columns` makes numbers of, for one layer."""
     damping = jnp.broadcast_to(damping, gradient.bias.shape)

@@ -1,11 +1,13 @@
-"""Optax optimizers, without their learning rate, and its schedules, by name."""
+"""The plain direction; optax optimizers, without their learning rate, and its schedules, by name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
+
+from natgrad.core import Carry, Direction, Estimate, Model, Step
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "sgd": lambda momentum: optax.identity(),
@@ -50,3 +52,17 @@ def downhill(rate: optax.Schedule) -> optax.Schedule:
         return -rate(steps)
 
     return scale
+
+
+def steepest() -> Direction:
+    """The Euclidean direction: the gradient itself."""
+
+    def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Carry:
+        del key, model, estimate
+        return ()
+
+    def apply(key: PRNGKeyArray, carry: Carry, model: Model, estimate: Estimate) -> Step:
+        del key, model
+        return Step(estimate.gradient, carry)
+
+    return Direction(init, apply)

@@ -29,7 +29,7 @@ from natgrad.layers.bernoulli import probability
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training.session import Session
 
-WATCHED = 16  # training rows on which a session evaluates: always as many, so that one compilation serves
+_WATCHED = 16  # training rows on which a session evaluates: always as many, so that one compilation serves
 
 FLOATS = (np.float64, np.float32)
 
@@ -45,7 +45,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         samples: samples per row in training, S.
         batch_size: rows in a batch; all rows, if there are fewer.
         learning_rate: the step size; None for the method's default.
-        damping: the natural methods' damping; None for the method's default.
+        damping: the natural methods' damping; None for the method's default, and for methods without one.
         optimizer: what is done with the direction: sgd, momentum, nesterov, adam, nadam, rmsprop.
         binarize: grey values are drawn anew at every use in training ("resample"), or rounded ("round").
         posterior_samples: samples of the hidden units in `transform` and `score_samples`.
@@ -189,8 +189,8 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
             "evaluation.every": max(epochs, 1),
             "evaluation.test_samples": self.samples,
         } | (self.settings or {})
-        usual = {"learning_rate": self.learning_rate, "damping": self.damping}
-        named |= {name: value for name, value in usual.items() if value is not None}
+        optional = {"learning_rate": self.learning_rate, "damping": self.damping}
+        named |= {name: value for name, value in optional.items() if value is not None}
         own = {"seed": seed, "epochs": epochs, "batch_size": self.batch_size}
         found = config.resolve({name: _plain(value) for name, value in (named | own).items()})
         size = min(found.training.batch_size, rows)
@@ -201,7 +201,7 @@ def _dataset(rows: np.ndarray, settings: config.Config, seed: int) -> Dataset:
     """Rows in [0, 1] as a session takes them: bytes, {0,1} or 256 levels. A few are evaluated on as well."""
     binary = bool(((rows == 0) | (rows == 1)).all())
     coded = rows.astype(np.uint8) if binary else to_bytes(rows)
-    watched = coded[np.random.default_rng(seed).integers(len(coded), size=WATCHED)]
+    watched = coded[np.random.default_rng(seed).integers(len(coded), size=_WATCHED)]
     parts = Parts({"train": coded, "valid": watched, "test": watched}, None, {"kind": "none"})
     levels = 1 if binary else GREY
     return assemble("X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, law=None)

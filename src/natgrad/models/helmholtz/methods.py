@@ -1,4 +1,4 @@
-"""Methods of Helmholtz machines by the names of a config: objective, a direction for each network, optimizer."""
+"""Methods of Helmholtz machines by name: an objective, a direction for each network, an optimizer."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import optax
 from jaxtyping import Array
 
-from natgrad.core import Algorithm, Direction, Info, Metric, Objective, Pace, steepest
+from natgrad.core import Algorithm, Direction, Info, Metric, Objective, Pace
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
@@ -24,15 +24,15 @@ from natgrad.solvers.units import Choice, names_of, per_layer
 from natgrad.updates.damping import Damping, levenberg_marquardt, scheduled
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
 from natgrad.updates.in_turn import Turn, in_turn
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
 from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, Part, blockwise
 
-WATCHED = 20  # steps from one look at the reduction ratio to the next
+_WATCHED = 20  # steps from one look at the reduction ratio to the next
 
-OBJECTIVES: dict[str, Callable[[Any, int], Objective]] = {
+_OBJECTIVES: dict[str, Callable[[Any, int], Objective]] = {
     "wake-sleep": lambda chosen, samples: wake_sleep(samples, sleep_share=chosen.sleep_share),
     "reweighted": lambda chosen, samples: reweighted(
         samples, wake_share=chosen.wake_share, sleep_share=chosen.sleep_share, baseline=chosen.baseline
@@ -57,7 +57,7 @@ SOURCES: dict[str, dict[str, Callable[[int | None], Metric]]] = {
 }
 PARTS: dict[str, Part] = {"generation": fisher.GENERATION, "recognition": fisher.RECOGNITION}
 
-SOLVERS: dict[str, Callable[[int, int], Choice]] = {
+_SOLVERS: dict[str, Callable[[int, int], Choice]] = {
     "auto": automatic,
     "direct": lambda refresh, iterations: always(direct()),
     "dual": lambda refresh, iterations: always(dual()),
@@ -78,7 +78,7 @@ class Own(NamedTuple):
 def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """The training method of a config, with so many samples, at a pace."""
     chosen, optimizer = settings.objective, settings.optimizer
-    make = OBJECTIVES[METHODS[settings.method]]
+    make = _OBJECTIVES[METHODS[settings.method]]
     put_together = functools.partial(
         descent,
         optimizer=OPTIMIZERS[optimizer.name](optimizer.momentum),
@@ -198,7 +198,7 @@ def _choice(settings: Any, refresh: int) -> Choice:
     chosen = settings.metric
     if not hasattr(chosen, "solver"):
         return always(diagonal())
-    return SOLVERS[chosen.solver](refresh, chosen.iterations)
+    return _SOLVERS[chosen.solver](refresh, chosen.iterations)
 
 
 def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
@@ -206,7 +206,7 @@ def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
     falling = scheduled(SCHEDULES["exponential"](damping, Decay(pace.steps, final)))
     if not chosen.adaptive:
         return falling
-    return levenberg_marquardt(falling, every=WATCHED, bounds=(1e-3, 1e3))
+    return levenberg_marquardt(falling, every=_WATCHED, bounds=(1e-3, 1e3))
 
 
 def _length(chosen: Any, rate: optax.Schedule) -> Length | None:

@@ -69,7 +69,7 @@ def _layered(chosen: Any, sizes: Shape) -> Callable[[Model, Any], jax.Array]:
     return perceptron(ACTIVATIONS[chosen.activation])
 
 
-MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
+_MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
     "mlp": (lambda key, chosen, sizes: fresh_perceptron(key, _deep(chosen, sizes)), _layered),
     "convnet": (_fresh_filters, _filtered),
     "autoencoder": (lambda key, chosen, sizes: fresh_perceptron(key, _mirrored(chosen, sizes)), _layered),
@@ -84,12 +84,12 @@ def shape_of(settings: Any, dataset: Dataset) -> Shape:
 
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
     """The parameters of a new network."""
-    return MODELS[settings.model.kind][0](key, settings.model, shape)
+    return _MODELS[settings.model.kind][0](key, settings.model, shape)
 
 
 def task_of(chosen: Any, shape: Shape) -> Task:
     """The network and the distribution of its targets."""
-    return Task(MODELS[chosen.kind][1](chosen, shape), LAWS[chosen.output](chosen))
+    return Task(_MODELS[chosen.kind][1](chosen, shape), LAWS[chosen.output](chosen))
 
 
 TARGETS: dict[str, examples.Targets] = {
@@ -113,7 +113,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         raise InputError(
             f"a convnet needs images, the rows of {dataset.name} are not images; give --image-shape"
         )
-    rows, parts = examples_of(settings, dataset)
+    rows, parts = _examples(settings, dataset), _held_out(settings, dataset, settings.evaluation.rows)
     shape = shape_of(settings, dataset)
     task, judge = task_of(chosen, shape), JUDGES[chosen.output]
     arrays = jax.eval_shape(lambda: fresh(jax.random.key(0), settings, shape))
@@ -132,12 +132,25 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     )
 
 
-def examples_of(settings: Any, dataset: Dataset) -> tuple[Examples, dict[str, Any]]:
-    """The rows to learn from, and those to evaluate on, by split."""
-    targets, seed, limit = _targets(settings.model), settings.data.split_seed, settings.evaluation.rows
-    rows = examples.examples_of(dataset, targets, labelled=settings.data.labelled, seed=seed)
-    splits = ("valid", "test")
-    return rows, {s: examples.held_out(dataset, targets, s, limit=limit, seed=seed) for s in splits}
+def measured(settings: Any, dataset: Dataset, model: Model, *, rows: int) -> dict[str, Any]:
+    """The figures of a network on so many held-out rows of each split (0: all)."""
+    task, parts = task_of(settings.model, shape_of(settings, dataset)), _held_out(settings, dataset, rows)
+    return JUDGES[settings.model.output].measure(task, model, **parts)
+
+
+def _examples(settings: Any, dataset: Dataset) -> Examples:
+    """The rows to learn from."""
+    labelled, seed = settings.data.labelled, settings.data.split_seed
+    return examples.examples_of(dataset, _targets(settings.model), labelled=labelled, seed=seed)
+
+
+def _held_out(settings: Any, dataset: Dataset, limit: int) -> dict[str, Any]:
+    """The rows to evaluate on, by split."""
+    targets, seed = _targets(settings.model), settings.data.split_seed
+    return {
+        split: examples.held_out(dataset, targets, split, limit=limit, seed=seed)
+        for split in ("valid", "test")
+    }
 
 
 def _metric_rows(settings: Any, rows: Examples) -> examples.MetricRows:

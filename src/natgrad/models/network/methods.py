@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from natgrad.core import Algorithm, Direction, Pace, Solver, steepest
+from natgrad.core import Algorithm, Direction, Pace, Solver
 from natgrad.layers.networks import Activation
 from natgrad.layers.supervised import Task, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
@@ -32,13 +32,13 @@ from natgrad.solvers.units import UnitSolver
 from natgrad.solvers.whole import automatic, dense_solve, dual_solve
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.natural import Options
 
 ACTIVATIONS: dict[str, Activation] = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu}
 
-SOLVERS: dict[str, Callable[[int], Solver]] = {
+_SOLVERS: dict[str, Callable[[int], Solver]] = {
     "cg": conjugate_gradient,
     "minres": minres_qlp,
     "direct": lambda iterations: dense_solve(),
@@ -63,7 +63,7 @@ def _whole(metric: TaskMetric, usual: Solver, settings: Any, task: Task, rate: o
         relative=chosen.relative,
         warm_start=chosen.warm_start,
     )
-    solver = usual if chosen.solver == "auto" else SOLVERS[chosen.solver](chosen.iterations)
+    solver = usual if chosen.solver == "auto" else _SOLVERS[chosen.solver](chosen.iterations)
     return whole_direction(task, metric, solver, options)
 
 

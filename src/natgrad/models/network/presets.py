@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import Algorithm, Direction, Estimate, Model, Solver, Step, steepest
+from natgrad.core import Algorithm, Direction, Estimate, Model, Solver, Step
 from natgrad.layers.networks import Activation
 from natgrad.layers.networks import perceptron as perceptron_network
 from natgrad.layers.outputs import Law
@@ -34,6 +34,7 @@ from natgrad.solvers.whole import System, automatic
 from natgrad.updates.damping import Damping, constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers, of_system
+from natgrad.updates.first_order import steepest
 from natgrad.updates.lengths import Length, learning_rate, line_search
 from natgrad.updates.natural import Options, natural
 

@@ -2,7 +2,7 @@
 
 Every (kind, method) has a config class of its own, in the spec of the kind (`natgrad.models.registry`): it
 declares the settings that are read, defaults included, and everything else is refused. `resolve` puts a
-file, and settings by short or dotted name (`natgrad.names`), over the defaults.
+file, and settings by short or dotted name (`natgrad.config.names`), over the defaults.
 """
 
 import os
@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from natgrad import names, refusals
+from natgrad.config import names, refusals
+from natgrad.config.sections import FORMAT, Run
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
-from natgrad.sections import FORMAT, Run
 
 Config = Run
 
-LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
+_LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 
 
 def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
@@ -36,11 +36,8 @@ def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
 def validate(tree: Mapping[str, Any]) -> Run:
     """A config from nested settings, or one sentence that says what is wrong."""
     reader = reader_of(tree)
-    settings = registry.spec_of(reader[0]).settings.get(reader)
-    if settings is None:
-        raise refusals.no_method(*reader)
     try:
-        return settings.model_validate(dict(tree))
+        return registry.spec_of(reader[0]).settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
 
@@ -48,8 +45,11 @@ def validate(tree: Mapping[str, Any]) -> Run:
 def reader_of(tree: Mapping[str, Any]) -> names.Reader:
     """The kind and the method of nested settings."""
     kind = kind_of(tree)
-    usual = registry.spec_of(kind).methods_of(kind)[0]
-    return kind, str(tree.get("method", usual))
+    methods = registry.spec_of(kind).methods_of(kind)
+    method = str(tree.get("method", methods[0]))
+    if method not in methods:
+        raise refusals.no_method(kind, method)
+    return kind, method
 
 
 def kind_of(tree: Mapping[str, Any]) -> str:
@@ -62,8 +62,8 @@ def read(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
         with Path(file).open(encoding="utf-8") as stream:
-            text = stream.read(LONGEST + 1)
-        if len(text) > LONGEST or any(len(line) > LONGEST // 16 for line in text.splitlines()):
+            text = stream.read(_LONGEST + 1)
+        if len(text) > _LONGEST or any(len(line) > _LONGEST // 16 for line in text.splitlines()):
             raise ValueError("too long for a config")
         tree = tomllib.loads(text)
     except OSError as error:

@@ -45,6 +45,15 @@ def fields_of(settings: type[BaseModel]) -> dict[str, FieldInfo]:
     return found
 
 
+def fields_of_kind(kind: str) -> dict[str, FieldInfo]:
+    """The settings that any method of a kind reads; the first method's where several differ."""
+    spec = registry.spec_of(kind)
+    found: dict[str, FieldInfo] = {}
+    for method in spec.methods_of(kind):
+        found = fields_of(spec.settings[kind, method]) | found
+    return found
+
+
 def is_section(annotation: Any) -> bool:
     """Whether a field holds settings of its own."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)

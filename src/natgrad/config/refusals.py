@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from natgrad import names
+from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
 
@@ -26,7 +26,7 @@ EXPECTED = {
 }
 """What a validation error's type means to a user."""
 
-NEAR = 0.75  # how alike a name is that is worth telling
+NEAR = 0.8  # how alike a name is that is worth telling
 
 
 def explain(error: ValidationError, reader: names.Reader) -> InputError:

@@ -120,7 +120,9 @@ class Named(Section):
     """Which optimizer."""
 
     name: Literal["sgd", "momentum", "nesterov", "adam", "nadam", "rmsprop"] = setting(
-        "sgd", "What is done with a direction; the default of the learning rate depends on it."
+        "sgd",
+        "What is done with a direction; some have their own default of the learning rate: "
+        + ", ".join(f"{name} {rate}" for name, rate in RATES.items()),
     )
     momentum: float = setting(0.9, "The decay of the optimizer's averages; sgd has none.", ge=0, lt=1)
 

@@ -1,0 +1,62 @@
+"""How many files a reader visits to follow one training, and how often the file changes.
+
+    python -m benchmarks.walk [--json]
+
+A profiler follows every call of natgrad's own functions during a short `natgrad train --method nrws` on
+digits, and counts how often the objective's Python code runs: it is traced, not run, in the steps.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+PACKAGE = "natgrad"
+
+
+class Walk:
+    """Files in the order in which they are entered."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.estimates = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        """Note a call of a function of the package."""
+        del argument
+        name = frame.f_code.co_filename
+        if event != "call" or f"/{PACKAGE}/" not in name or frame.f_code.co_name == "<module>":
+            return
+        place = name.partition(f"/{PACKAGE}/")[2]
+        self.estimates += frame.f_code.co_name == "estimate"
+        if not self.files or self.files[-1] != place:
+            self.files.append(place)
+
+
+def walked() -> dict[str, int]:
+    """Follow one training."""
+    from natgrad.cli.main import main
+
+    walk = Walk()
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["train", "--method", "nrws", "--layers", "16,8", "--epochs", "1", "--quiet", "--out"]
+        sys.setprofile(walk)
+        try:
+            main([*words, str(Path(folder) / "run")])
+        except SystemExit as ended:
+            if ended.code:
+                raise
+        finally:
+            sys.setprofile(None)
+    changes = len(walk.files) - 1
+    return {"files": len(set(walk.files)), "changes": changes, "objective_traced": walk.estimates}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="one JSON line")
+    given, found = parser.parse_args(), walked()
+    print(json.dumps(found) if given.json else "\n".join(f"{name} {value}" for name, value in found.items()))

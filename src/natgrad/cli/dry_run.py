@@ -1,0 +1,39 @@
+"""`natgrad train --dry-run`: every setting as TOML, with the values that it may have.
+
+What it prints is a config file: settings without a value are comments.
+"""
+
+from typing import Any
+
+import tomli_w
+
+from natgrad.cli import wording
+from natgrad.config import Run, names
+
+
+def annotated(config: Run) -> str:
+    """A config as TOML with a comment on every line."""
+    lines, section = [], ""
+    for name, field in names.fields_of(type(config)).items():
+        above, _, last = name.rpartition(".")
+        if above != section:
+            lines += ["", f"[{above}]"]
+            section = above
+        value = getattr(getattr(config, above) if above else config, last)
+        takes = wording.allowed(name, field, (config.model.kind, config.method))
+        if value is None:
+            lines.append(f"# {last} =  # not set: {wording.default(field)}; takes {takes}")
+        else:
+            lines.append(f"{last} = {toml(value)}  # {takes}")
+    return "\n".join(lines) + "\n"
+
+
+def toml(value: Any) -> str:
+    """A value as TOML writes it, on one line.
+
+    >>> toml((200, 100)), toml("a b"), toml(1e-3), toml(True)
+    ('[200, 100]', '"a b"', '0.001', 'true')
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    return tomli_w.dumps({"value": value}).removeprefix("value = ").rstrip("\n")

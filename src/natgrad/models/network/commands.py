@@ -1,0 +1,26 @@
+"""Commands that measure a trained network; everything heavy is imported inside."""
+
+from pathlib import Path
+from typing import Any
+
+from natgrad.errors import InputError
+
+
+def evaluate(run: Path, *, rows: int = 0) -> dict[str, Any]:
+    """Measure the log-likelihood of targets, and the error, of a run's network on its held-out rows.
+
+    Args:
+        run: A run folder.
+        rows: How many rows of each split, chosen at random by the split's seed (0: all).
+    """
+    from natgrad.data import load_settings
+    from natgrad.models.network.kind import measured
+    from natgrad.training.run import load
+
+    if rows < 0:
+        raise InputError(f"rows: expected at least 0, which means all, got {rows}")
+    found = load(run)
+    dataset = load_settings(found.config.data)
+    number = len(dataset.test)
+    figures = measured(found.config, dataset, found.model.parameters, rows=rows)
+    return {"run": str(found.folder)} | figures | {"rows": min(rows or number, number)}
