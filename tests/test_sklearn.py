@@ -146,7 +146,7 @@ def test_scaling_is_undone_in_samples():
         (
             {"damping": 0.1},
             X,
-            "metric.damping is not a setting of the method rws of helmholtz, but of the meth",
+            "metric.damping is not a setting of the method rws of helmholtz, but of",
         ),
     ],
 )
