@@ -2,8 +2,8 @@
 
     python -m benchmarks.walk [--json]
 
-A profiler follows every call of natgrad's own functions during a short `natgrad train --method nrws` on digits, and
-how often its objective's Python code is run before the first step.
+A profiler follows every call of natgrad's own functions during a short `natgrad train --method nrws` on
+digits, and counts how often the objective's Python code runs: it is traced, not run, in the steps.
 """
 
 import argparse

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from natgrad import sections
+from natgrad.config import sections
+from natgrad.config.sections import setting
 from natgrad.models.registry import Column, Spec
-from natgrad.sections import setting
 
 
 class Coin(sections.Model):

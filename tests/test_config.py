@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from natgrad import config, names, sections
+from natgrad import config
 from natgrad.cli import settings_page, wording
 from natgrad.cli.dry_run import annotated
+from natgrad.config import names, sections
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
 

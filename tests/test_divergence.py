@@ -20,7 +20,6 @@ from natgrad.training.chunk import Course, Totals, course, is_sound
 from trainings import SETTINGS, After, Killed, die, parameters, same
 
 FOUR = SETTINGS | {"epochs": 4}
-pytestmark = pytest.mark.usefixtures("place")
 
 
 def trapped(monkeypatch, loss, above, first=7):

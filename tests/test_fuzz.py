@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 import natgrad
 from cases import machine
 from natgrad import config
+from natgrad.config.names import all_settings, fields_of
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
-from natgrad.names import all_settings, fields_of
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress

@@ -11,6 +11,7 @@ import pytest
 import oracles
 from cases import CODINGS, machine
 from natgrad import config, tree
+from natgrad.config.names import readers
 from natgrad.core import NON_FINITE, Algorithm, Info, Pace, State
 from natgrad.layers import bernoulli
 from natgrad.models.helmholtz import fisher, kind, methods
@@ -19,7 +20,6 @@ from natgrad.models.helmholtz import normalizer as evaluation
 from natgrad.models.helmholtz.objectives import bidirectional, half_exponent, reweighted, wake_sleep
 from natgrad.models.helmholtz.phases import sleep_only
 from natgrad.models.helmholtz.spec import Shape
-from natgrad.names import readers
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
 from natgrad.solvers.units import per_layer

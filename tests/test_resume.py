@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config
+from natgrad import config, writing
 from natgrad.core import Pace
 from natgrad.errors import InputError
 from natgrad.models.helmholtz import kind, methods
@@ -315,7 +315,7 @@ def test_a_full_disk_is_said_and_costs_nothing(tmp_path, data, whole, monkeypatc
         elif call == "replace":
             monkeypatch.setattr(folder.Path, "replace", full)
         else:
-            monkeypatch.setattr(folder, "_put", half_written)
+            monkeypatch.setattr(writing, "_put", half_written)
 
     def half_written(path, flags, raw):
         with path.open("ab") as stream:

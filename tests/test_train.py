@@ -16,10 +16,12 @@ from natgrad.core import Pace
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
+from natgrad.evaluate.held_out import binary_rows
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.helmholtz import exact, kind, measure, methods
-from natgrad.models.helmholtz.measure import evaluate_run, sample_run
+from natgrad.models.helmholtz import normalizer as bidirectional
+from natgrad.models.helmholtz.measure import evaluate_run, fisher_run, sample_run
 from natgrad.models.helmholtz.spec import Shape
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training import run as training
@@ -195,6 +197,45 @@ def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, 
         wanted = "mc_se is not to be trusted and test_ll is likely to be too low: for 100% of the rows the "
         assert result["warning"].startswith(wanted)
         assert result["warning"].endswith("; give more --samples")
+
+
+def test_evaluating_a_bidirectional_machine(place, data):
+    """Its own likelihood has both errors, from exactly as many samples as were asked for."""
+    run = natgrad.train(data=data, out=place / "bihm", **SETTINGS | {"method": "bihm", "epochs": 0})
+    result = evaluate_run(run.folder, samples=150)
+    assert result["test_ll_star"] == pytest.approx(result["test_ll_star_unnormalised"] - result["log_z2"])
+    assert 0 < result["log_z2_se"] < result["test_ll_star_mc_se"] < 0.1 < result["test_ll_star_se"]
+    assert "test_ll_star" not in result.get("warning", "")
+    model = run.model.parameters
+    visible = model.coding.value(binary_rows(dataset_of(run), "test", seed=0), jnp.float64)
+    rows = bidirectional.log_unnormalised(
+        jax.random.split(generator.key(0))[0], model, visible, samples=150, memory_mb=256
+    )
+    assert result["test_ll_star_unnormalised"] == rows.mean
+    assert result["test_ll_star_se"] == rows.se
+    assert result["test_ll_star_mc_se"] == pytest.approx(np.hypot(rows.mc_se, result["log_z2_se"]))
+
+
+def test_evaluating_says_when_a_normaliser_is_not_to_be_trusted(place, data, monkeypatch):
+    run = natgrad.train(data=data, out=place / "bihm-apart", **SETTINGS | {"method": "bihm", "epochs": 0})
+    model = Trained(cases.apart(2.0, visible=6))
+    monkeypatch.setattr(measure, "load", lambda folder: dataclasses.replace(run, model=model))
+    warning = evaluate_run(run.folder, samples=150)["warning"]
+    assert "test_ll_star_mc_se is not to be trusted and test_ll_star is likely to be too low: for" in warning
+    assert "log_z2_se is not to be trusted: the terms of the normaliser have a heavy tail" in warning
+    assert warning.endswith("> 0.7); compare by test_ll")
+
+
+def test_the_fisher_of_a_run_has_the_prior(run, tmp_path):
+    result = fisher_run(run.folder, rows=20, out=tmp_path / "f.png")
+    assert [(row["network"], row["layer"], row["block"]) for row in result["layers"]] == [
+        ("generation", 0, 4),
+        ("generation", 1, 3),
+        ("prior", 2, 1),
+        ("recognition", 0, 7),
+        ("recognition", 1, 4),
+    ]
+    assert (tmp_path / "f.png").stat().st_size > 1000
 
 
 def test_sampling_a_run(run, tmp_path):

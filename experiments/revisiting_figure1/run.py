@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from natgrad.updates.truncated_newton import Parts
 
 from natgrad.layers.outputs import Law, per_row
 from natgrad.layers.supervised import Labelled, Rows, Task
@@ -22,7 +23,6 @@ from natgrad.models.network import presets
 from natgrad.solvers.whole import dense_solve
 from natgrad.updates.lengths import learning_rate
 from natgrad.updates.reduction import constant
-from natgrad.updates.truncated_newton import Parts
 
 HERE = Path(__file__).parent
 POINTS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # start and step of the natural path at which divergences are drawn

@@ -7,7 +7,7 @@ prints it without a traceback and exits with code 2.
 import difflib
 from collections.abc import Iterable
 
-FEW = 10  # names that are all listed; of more, only the nearest
+_FEW = 10  # names that are all listed; of more, only the nearest
 
 
 class InputError(ValueError):
@@ -40,6 +40,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if not near:
         return InputError(f"unknown {kind} {name!r}; known are {', '.join(names)}")
-    if len(names) > FEW:
+    if len(names) > _FEW:
         return InputError(f"unknown {kind} {name!r}; did you mean {' or '.join(map(repr, near))}?")
     return InputError(f"unknown {kind} {name!r}; did you mean {near[0]!r}? (known: {', '.join(names)})")

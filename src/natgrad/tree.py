@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 T = TypeVar("T")
-FEW = 2**14  # numbers of a leaf that is copied next to others
+_FEW = 2**14  # numbers of a leaf that is copied next to others
 
 
 def static(**options: Any) -> Any:
@@ -31,8 +31,8 @@ def pytree(cls: type[T]) -> type[T]:
 def vdot(left: T, right: T) -> Float[Array, ""]:
     """The inner product of two trees of the same structure; small leaves go together, in one product."""
     pairs = list(zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
-    few = [pair for pair in pairs if pair[0].size <= FEW]
-    products = [jnp.vdot(a, b) for a, b in pairs if a.size > FEW]
+    few = [pair for pair in pairs if pair[0].size <= _FEW]
+    products = [jnp.vdot(a, b) for a, b in pairs if a.size > _FEW]
     if few:
         one, two = (jnp.concatenate([leaf.ravel() for leaf in side]) for side in zip(*few, strict=True))
         products.append(jnp.vdot(one, two))

@@ -24,19 +24,10 @@ TINY = {"model": "mlp", "layers": (4,), "epochs": 3, "batch_size": 400, "seed": 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder for this module's runs, which share programs; optax's Adam wants ordinary promotion."""
-    made = tmp_path_factory.mktemp("networks")
-    options = {
-        "jax_compilation_cache_dir": str(made / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_numpy_dtype_promotion": "standard",
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield made
-    for name, value in before.items():
-        jax.config.update(name, value)
+    """A folder for this module's runs; optax's Adam wants ordinary promotion."""
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield tmp_path_factory.mktemp("networks")
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture(scope="module")

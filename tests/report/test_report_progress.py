@@ -32,10 +32,7 @@ def test_a_terminal_shows_epoch_loss_likelihood_and_time_left(
     assert "epoch    2  train loss        -  valid loss    3.250  test LL -3.500      7.0 s" in shown
 
 
-def test_quiet_is_silent_and_a_pipe_gets_lines_only(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_quiet_is_silent_and_a_pipe_gets_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     for quiet in (True, False):
         with Progress(SETTINGS, quiet=quiet) as bar:
             bar.advanced(1, 4, 2.0)
@@ -45,10 +42,7 @@ def test_quiet_is_silent_and_a_pipe_gets_lines_only(
         assert "eta" not in shown
 
 
-def test_a_line_tells_the_figures_of_any_kind(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+def test_a_line_tells_the_figures_of_any_kind(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(resolve({"model": "mlp", "epochs": 4})) as bar:
         bar.evaluated(ROW | {"test_error": 0.035, "test_ll_se": 0.2191})
     assert "test LL -3.50 ± 0.22  test error 3.50%      7.0 s" in capsys.readouterr().err

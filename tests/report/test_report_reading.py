@@ -12,8 +12,8 @@ import pytest
 from natgrad import config
 from natgrad.cli.dotted import take_settings, values
 from natgrad.cli.main import app
+from natgrad.config.names import short_names
 from natgrad.errors import InputError
-from natgrad.names import short_names
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
 from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read, read_all

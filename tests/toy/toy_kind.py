@@ -1,4 +1,4 @@
-"""The same kind with JAX: natural gradient of a product of Bernoulli distributions, with chains that are carried."""
+"""The same kind with JAX: the exact natural gradient of independent variables, with carried chains."""
 
 from functools import partial
 from pathlib import Path

@@ -2,9 +2,9 @@
 
 from pydantic import BaseModel, PositiveFloat
 
-from natgrad import sections
+from natgrad.config import sections
+from natgrad.config.sections import Section, compose, setting
 from natgrad.models.registry import Column, Spec
-from natgrad.sections import Section, compose, setting
 
 
 class Chains(Section):

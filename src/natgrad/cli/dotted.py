@@ -12,7 +12,8 @@ from typing import Any
 import cyclopts
 from pydantic.fields import FieldInfo
 
-from natgrad import config, names
+from natgrad import config
+from natgrad.config import names
 from natgrad.errors import InputError
 
 _FLAG = re.compile(r"--([a-z_-]+(?:\.[a-z_-]+)*)(?:=(.*))?", re.DOTALL)

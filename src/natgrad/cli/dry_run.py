@@ -7,9 +7,8 @@ from typing import Any
 
 import tomli_w
 
-from natgrad import names
 from natgrad.cli import wording
-from natgrad.config import Run
+from natgrad.config import Run, names
 
 
 def annotated(config: Run) -> str:

@@ -17,8 +17,8 @@ from cyclopts import App, CycloptsError, Parameter
 import natgrad
 from natgrad.cli import commands, kinds, relax, report, resume, runs, settings_help, sweep
 from natgrad.cli.dotted import strict, take_settings
+from natgrad.config.names import short_names
 from natgrad.errors import InputError
-from natgrad.names import short_names
 
 SETTABLE = ("train", "sweep")  # commands that take settings
 

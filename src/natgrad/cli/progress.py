@@ -61,6 +61,7 @@ class Progress:
             f"{row['seconds']:7.1f} s{refused}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
 
 

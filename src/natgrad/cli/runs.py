@@ -8,7 +8,7 @@ from natgrad.cli.commands import Json, _print
 
 TEXTS = ("run", "data", "method", "kind", "state")  # what is not one of them is a number
 SHRINKING = ("run", "data")  # what a narrow terminal has less room for
-HEAD = 10  # letters of a line of a head
+_HEAD = 10  # letters of a line of a head
 
 
 def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
@@ -57,7 +57,7 @@ def _table(lines: list[dict[str, Any]]) -> None:
         side: Literal["left", "right"] = "left" if name in TEXTS else "right"
         overflow: Literal["fold", "ellipsis"] = "fold" if name == "run" else "ellipsis"
         table.add_column(
-            escape(textwrap.fill(name, HEAD, break_long_words=False)),
+            escape(textwrap.fill(name, _HEAD, break_long_words=False)),
             no_wrap=name not in SHRINKING,
             overflow=overflow,
             justify=side,

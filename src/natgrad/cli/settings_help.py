@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from cyclopts.help import DefaultFormatter, HelpEntry, HelpPanel
 from rich.console import Console
 
-from natgrad import config, names
+from natgrad import config
 from natgrad.cli import wording
+from natgrad.config import names
+from natgrad.config.names import Reader
 from natgrad.models import registry
-from natgrad.names import Reader
 
-MORE = "Every other setting is a dotted flag, for example --evaluation.every 5; --dry-run shows them all."
+_MORE = "Every other setting is a dotted flag, for example --evaluation.every 5; --dry-run shows them all."
 
 
 def show(panels: Sequence[HelpPanel]) -> None:
@@ -18,7 +19,7 @@ def show(panels: Sequence[HelpPanel]) -> None:
     console, draw = Console(), DefaultFormatter()
     for panel in panels:
         draw(console, console.options, panel)
-    console.print(MORE, highlight=False)
+    console.print(_MORE, highlight=False)
 
 
 def panels(kind: str | None = None, method: str | None = None) -> list[HelpPanel]:

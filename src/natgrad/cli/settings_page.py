@@ -5,27 +5,27 @@ python -m natgrad.cli.settings_page > docs/settings.md
 
 from collections.abc import Iterator, Mapping
 
-from natgrad import names
 from natgrad.cli import wording
 from natgrad.cli.wording import Row
+from natgrad.config import names
+from natgrad.config.names import Reader
 from natgrad.models import registry
 from natgrad.models.registry import Spec
-from natgrad.names import Reader
 
-HEAD = """# Settings
+_HEAD = """# Settings
 
 A setting's dotted name is its place in the TOML file and, after two dashes, its flag; everyday settings have
 a short flag as well. Each kind of model and each method has exactly the settings below, and refuses all
 others in one sentence. `natgrad train --dry-run` prints those of a training with their values. This page is
 made by `python -m natgrad.cli.settings_page > docs/settings.md`.
 """
-TABLE = "| setting | flag | default | takes | what it is |"
+_TABLE = "| setting | flag | default | takes | what it is |"
 
 
 def page() -> str:
     """The page as Markdown: what several kinds share, then each kind's own by the methods that read it."""
     rows = wording.rows(names.all_settings())
-    parts = [HEAD, "## Shared by several kinds", *_shared(rows)]
+    parts = [_HEAD, "## Shared by several kinds", *_shared(rows)]
     for spec in registry.specs():
         own = [row for row in rows if set(row.defaults) <= set(spec.settings)]
         parts += [f"## {', '.join(spec.kinds)}", *_about(spec), *_groups(own, spec)]
@@ -36,7 +36,7 @@ def _shared(rows: list[Row]) -> Iterator[str]:
     """One table of what is read by kinds of different specs, and by whom."""
     every = [reader for reader, _ in names.all_settings()]
     fixed = {"model.kind": registry.DEFAULT, "method": "the first of the kind"}
-    lines = [f"{TABLE} read by |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [f"{_TABLE} read by |", "| --- | --- | --- | --- | --- | --- |"]
     for name in dict.fromkeys(row.name for row in rows):
         found = [row for row in rows if row.name == name]
         if name in fixed:
@@ -66,7 +66,7 @@ def _groups(rows: list[Row], spec: Spec) -> Iterator[str]:
     for readers, found in sorted(groups.items(), key=lambda group: -len(group[0])):
         yield f"### Read by {_read_by(list(readers), list(spec.settings))}"
         lines = [_line(row, spec.short, wording.told(row.defaults)) for row in found]
-        yield "\n".join([TABLE, "| --- | --- | --- | --- | --- |", *lines])
+        yield "\n".join([_TABLE, "| --- | --- | --- | --- | --- |", *lines])
 
 
 def _read_by(readers: list[Reader], among: list[Reader]) -> str:

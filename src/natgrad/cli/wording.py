@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from natgrad import names
+from natgrad.config import names
+from natgrad.config.names import Reader
 from natgrad.models import registry
-from natgrad.names import Reader
 
 SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 NUMBERS = {int: "whole number", float: "number"}

@@ -15,8 +15,8 @@ from natgrad.data.patterns import Law, three_by_three
 from natgrad.data.splits import Parts
 
 Shape = tuple[int, int]
-Rows = tuple[int, int, int]
-Reader = Callable[[Sequence[Path], int, int], Parts]
+_Rows = tuple[int, int, int]
+_Reader = Callable[[Sequence[Path], int, int], Parts]
 
 CHECKSUMS = """
 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609  mnist/train-images-idx3-ubyte.gz
@@ -64,8 +64,8 @@ class Entry:
     name: str
     description: str
     visible: int
-    rows: Rows | None
-    read: Reader
+    rows: _Rows | None
+    read: _Reader
     files: tuple[File, ...] = ()
     image_shape: Shape | None = None
     levels: int = 1
@@ -74,17 +74,17 @@ class Entry:
     in_grey: "Entry | None" = None
 
 
-def embedded(name: str, description: str, rows: Rows, read: Reader, image_shape: Shape) -> Entry:
+def embedded(name: str, description: str, rows: _Rows, read: _Reader, image_shape: Shape) -> Entry:
     """A set that needs no file."""
     return Entry(name, description, image_shape[0] * image_shape[1], rows, read, (), image_shape)
 
 
-def packed(name: str, description: str, visible: int, rows: Rows, read: Reader = sources.packed) -> Entry:
+def packed(name: str, description: str, visible: int, rows: _Rows, read: _Reader = sources.packed) -> Entry:
     """A binary set of the folder `binary`."""
     return Entry(name, description, visible, rows, read, files(f"binary/{stem(name)}.npz"))
 
 
-def images(name: str, description: str, rows: Rows, read: Reader, path: str, image_shape: Shape) -> Entry:
+def images(name: str, description: str, rows: _Rows, read: _Reader, path: str, image_shape: Shape) -> Entry:
     """A set of binary images in one file."""
     return Entry(name, description, image_shape[0] * image_shape[1], rows, read, files(path), image_shape)
 

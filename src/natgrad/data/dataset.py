@@ -25,7 +25,7 @@ from natgrad.errors import InputError, unknown
 
 BINARISATIONS = ("round", "resample", "grey", "real")
 
-Values = NDArray[np.uint8] | NDArray[np.float32]
+_Values = NDArray[np.uint8] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class Dataset:
     """
 
     name: str
-    train: Values
-    valid: Values
-    test: Values
+    train: _Values
+    valid: _Values
+    test: _Values
     levels: int
     resample: bool
     image_shape: Shape | None

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 SIGMA = 0.5
 TRUNCATE = 4.0
 MARGIN = 1e-9
-CHUNK = 4096  # rows at a time: about 25 MB of float64
+_CHUNK = 4096  # rows at a time: about 25 MB of float64
 
 
 def taps() -> NDArray[np.float64]:
@@ -62,7 +62,7 @@ def shrunk(
     """The blurred and averaged images, coded as bytes, a chunk of rows at a time."""
     half = shrinking(side)
     small = np.empty((len(rows), side // 2, side // 2), np.uint8)
-    for start in range(0, len(rows), CHUNK):
-        images = rows[start : start + CHUNK].reshape(-1, side, side).astype(np.float64)
-        small[start : start + CHUNK] = code(half @ (images @ half.T))
+    for start in range(0, len(rows), _CHUNK):
+        images = rows[start : start + _CHUNK].reshape(-1, side, side).astype(np.float64)
+        small[start : start + _CHUNK] = code(half @ (images @ half.T))
     return small.reshape(len(rows), -1)

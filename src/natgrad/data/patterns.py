@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from natgrad.data.splits import Parts, generator, seeded
 
-COLUMNS = ("001001001", "010010010", "100100100", "101101101", "110110110", "011011011")
-ROWS = ("000111111", "000000111", "000111000", "111111000", "111000000", "111000111")
+_COLUMNS = ("001001001", "010010010", "100100100", "101101101", "110110110", "011011011")
+_ROWS = ("000111111", "000000111", "000111000", "111111000", "111000000", "111000111")
 COPIES = 1000
 TRAIN, VALID = 15_000, 3_000
 
@@ -38,8 +38,8 @@ def three_by_three() -> Law:
     >>> round(three_by_three().entropy, 5)
     2.42827
     """
-    patterns = np.array([[int(bit) for bit in text] for text in COLUMNS + ROWS], np.uint8)
-    return Law(patterns, np.repeat([2 / 18, 1 / 18], [len(COLUMNS), len(ROWS)]))
+    patterns = np.array([[int(bit) for bit in text] for text in _COLUMNS + _ROWS], np.uint8)
+    return Law(patterns, np.repeat([2 / 18, 1 / 18], [len(_COLUMNS), len(_ROWS)]))
 
 
 def draw_three_by_three(seed: int) -> Parts:

@@ -19,7 +19,7 @@ SIDE = 48
 FOLDS = 5
 MARKS = {"train": (0, 1), "valid": (2,), "test": (3,)}  # 0: without a label
 KERNEL = np.array([-3, 19, 19, -3]) / 32  # Keys' cubic with a = -3/4, at distances 3/2 and 1/2
-CHUNK = 1024  # images at a time: about 20 MB of float64
+_CHUNK = 1024  # images at a time: about 20 MB of float64
 
 
 def split(images: np.ndarray, folds: np.ndarray, path: Path) -> Parts:
@@ -67,7 +67,7 @@ def halved(images: np.ndarray, chosen: NDArray[np.intp]) -> NDArray[np.uint8]:
     """The chosen images at half their side, as rows of bytes; the kernel's overshoots are cut."""
     half = halving(images.shape[1])
     small = np.empty((len(chosen), len(half), len(half)), np.uint8)
-    for start in range(0, len(chosen), CHUNK):
-        part = images[chosen[start : start + CHUNK]].astype(np.float64)
-        small[start : start + CHUNK] = np.clip(np.rint(half @ part @ half.T), 0, 255)
+    for start in range(0, len(chosen), _CHUNK):
+        part = images[chosen[start : start + _CHUNK]].astype(np.float64)
+        small[start : start + _CHUNK] = np.clip(np.rint(half @ part @ half.T), 0, 255)
     return small.reshape(len(chosen), -1)

@@ -10,10 +10,10 @@ from natgrad.evaluate.pictures import grid, save_figure
 
 HIDDEN = (0.45, 0.6, 0.8)  # the colour of a pixel that is not known
 
-Shape = tuple[int, int] | None
+_Shape = tuple[int, int] | None
 
 
-def save_completions(path: Path, rows: np.ndarray, hide: np.ndarray, done: Any, shape: Shape) -> None:
+def save_completions(path: Path, rows: np.ndarray, hide: np.ndarray, done: Any, shape: _Shape) -> None:
     """One line per row: the image, its known part, every completion, the mean of their pixel means."""
     number = done.samples.shape[1]
     means = done.means.mean(axis=1, keepdims=True)
@@ -24,13 +24,13 @@ def save_completions(path: Path, rows: np.ndarray, hide: np.ndarray, done: Any, 
     _save(path, lines, titles, shape, marks)
 
 
-def save_reconstructions(path: Path, rows: np.ndarray, means: np.ndarray, shape: Shape) -> None:
+def save_reconstructions(path: Path, rows: np.ndarray, means: np.ndarray, shape: _Shape) -> None:
     """One line per row: the image, and what comes back from the hidden units."""
     _save(path, np.stack([rows, means], axis=1), ["given", "reconstructed"], shape)
 
 
 def _save(
-    path: Path, lines: np.ndarray, titles: Sequence[str], shape: Shape, marks: np.ndarray | None = None
+    path: Path, lines: np.ndarray, titles: Sequence[str], shape: _Shape, marks: np.ndarray | None = None
 ) -> None:
     from matplotlib.figure import Figure
 

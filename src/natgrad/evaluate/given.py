@@ -16,8 +16,8 @@ from natgrad.data import Dataset
 from natgrad.data.unread import open_npy
 from natgrad.errors import InputError, unknown
 
-GREY = 255
-LARGEST = 1 << 22  # values of a file of images: each takes several bytes here
+_GREY = 255
+_LARGEST = 1 << 22  # values of a file of images: each takes several bytes here
 _SPLIT = re.compile(r"(train|valid|test):(\d+(?:,\d+)*)")
 
 
@@ -69,9 +69,9 @@ class Words(NamedTuple):
 
     def _read(self, place: str) -> np.ndarray:
         if Path(place).suffix.lower() == ".npy":
-            if (found := open_npy(Path(place))).size > LARGEST:
+            if (found := open_npy(Path(place))).size > _LARGEST:
                 raise InputError(
-                    f"expected at most {LARGEST} values in {place}, got {found.size}; give fewer images"
+                    f"expected at most {_LARGEST} values in {place}, got {found.size}; give fewer images"
                 )
             return found.whole()
         return _read_png(Path(place), self.image_shape)
@@ -92,7 +92,7 @@ class Words(NamedTuple):
 def _unit(array: np.ndarray, place: str) -> np.ndarray:
     """Values in [0, 1], from such values or from bytes."""
     if array.dtype == np.uint8 and array.size and array.max() > 1:
-        return array / GREY
+        return array / _GREY
     if array.dtype.kind not in "buif" or not ((array >= 0) & (array <= 1)).all():
         raise InputError(f"expected values in [0, 1] or bytes in {place}, got others; rescale them")
     return array.astype(np.float64)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from natgrad.families.family import Family, Natural
 
 Coordinates = Float[Array, " parameter"]
-Matrix = Float[Array, "parameter parameter"]
+_Matrix = Float[Array, "parameter parameter"]
 
 
 class Chart(NamedTuple):
@@ -23,7 +23,7 @@ class Chart(NamedTuple):
 
     natural: Callable[[Coordinates], Natural]
     coordinates: Callable[[Natural], Coordinates]
-    fisher: Callable[[Coordinates], Matrix]
+    fisher: Callable[[Coordinates], _Matrix]
 
 
 class Fisher(NamedTuple):
@@ -39,7 +39,7 @@ class Fisher(NamedTuple):
         _, raised = jax.jvp(self.family.expectation, (theta,), (pushed,))
         return jax.vjp(self.chart.natural, self.point)[1](raised)[0]
 
-    def dense(self) -> Matrix:
+    def dense(self) -> _Matrix:
         """The chart's closed form."""
         return self.chart.fisher(self.point)
 
@@ -89,7 +89,7 @@ def natural_gradient(family: Family, chart: Chart, point: Coordinates, gradient:
     return push(expectation, chart, family.expectation(theta), tangent)
 
 
-def transformed_fisher(source: Chart, target: Chart, point: Coordinates) -> Matrix:
+def transformed_fisher(source: Chart, target: Chart, point: Coordinates) -> _Matrix:
     """The Fisher at a point of `target`, from that of `source`: J^T I J with J the Jacobian of the change."""
     jacobian = jax.jacfwd(lambda xi: change(target, source, xi))(point)
     return jacobian.T @ source.fisher(change(target, source, point)) @ jacobian

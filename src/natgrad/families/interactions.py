@@ -21,7 +21,7 @@ from natgrad.errors import InputError
 from natgrad.families.family import Expectation, Natural, Points, newton_dual
 
 ENUMERABLE = 16
-SWEEPS = 50  # of the Gibbs sampler, from a uniform start
+_SWEEPS = 50  # of the Gibbs sampler, from a uniform start
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Interactions:
             return jnp.asarray(self.points, theta.dtype)[chosen]  # ~ p(x; theta)
         key_start, key_chain = jax.random.split(key)
         start = jax.random.rademacher(key_start, (number, self.size), theta.dtype)
-        return gibbs(key_chain, self, theta, start, SWEEPS)
+        return gibbs(key_chain, self, theta, start, _SWEEPS)
 
     def chances(self, theta: Natural) -> Float[Array, " state"]:
         """The probabilities of all points."""

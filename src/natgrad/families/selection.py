@@ -12,11 +12,11 @@ from jaxtyping import Array, Float
 
 from natgrad.families.gaussian_fisher import traces
 
-STEPS = 60
-Square = Float[Array, "variable variable"]
+_STEPS = 60
+_Square = Float[Array, "variable variable"]
 
 
-def select_covariance(covariance: Square, rows: np.ndarray, columns: np.ndarray) -> Square:
+def select_covariance(covariance: _Square, rows: np.ndarray, columns: np.ndarray) -> _Square:
     """The precision of the graph whose inverse equals `covariance` on the free entries (rows, columns).
 
     Only those entries are read. The last Newton step is outside the loop: its derivative is that of the
@@ -24,14 +24,14 @@ def select_covariance(covariance: Square, rows: np.ndarray, columns: np.ndarray)
     """
     start = jnp.diag(1 / jnp.diagonal(covariance))
 
-    def improve(carry: tuple[Square, Array, Array]) -> tuple[Square, Array, Array]:
+    def improve(carry: tuple[_Square, Array, Array]) -> tuple[_Square, Array, Array]:
         precision, _, count = carry
         direction, decrement = _newton(precision, covariance, rows, columns)
         length = jnp.where(decrement > 0.25, 1 / (1 + decrement), 1.0)
         return precision + length * direction, decrement, count + 1
 
-    def unfinished(carry: tuple[Square, Array, Array]) -> Array:
-        return (carry[1] > 1e-13) & (carry[2] < STEPS)
+    def unfinished(carry: tuple[_Square, Array, Array]) -> Array:
+        return (carry[1] > 1e-13) & (carry[2] < _STEPS)
 
     first = (start, jnp.full((), jnp.inf, covariance.dtype), jnp.zeros((), int))
     found = jax.lax.stop_gradient(jax.lax.while_loop(unfinished, improve, first)[0])
@@ -39,8 +39,8 @@ def select_covariance(covariance: Square, rows: np.ndarray, columns: np.ndarray)
 
 
 def _newton(
-    precision: Square, covariance: Square, rows: np.ndarray, columns: np.ndarray
-) -> tuple[Square, Float[Array, ""]]:
+    precision: _Square, covariance: _Square, rows: np.ndarray, columns: np.ndarray
+) -> tuple[_Square, Float[Array, ""]]:
     inverse = jnp.linalg.inv(precision)
     weight = jnp.asarray(np.where(rows == columns, 1.0, 2.0), precision.dtype)
     slope = weight * (inverse - covariance)[rows, columns]  # of log |P| - tr(S P) in the free entries

@@ -9,24 +9,24 @@ from jaxtyping import Array, Float
 
 from natgrad.families.family import Expectation, Family, Natural
 
-Time = float | Float[Array, ""]
+_Time = float | Float[Array, ""]
 
 
-def e_exponential(theta: Natural, tangent: Natural, time: Time = 1.0) -> Natural:
+def e_exponential(theta: Natural, tangent: Natural, time: _Time = 1.0) -> Natural:
     """theta + t v, for a tangent vector in theta."""
     return theta + time * tangent
 
 
-def m_exponential(eta: Expectation, tangent: Expectation, time: Time = 1.0) -> Expectation:
+def m_exponential(eta: Expectation, tangent: Expectation, time: _Time = 1.0) -> Expectation:
     """eta + t v, for a tangent vector in eta."""
     return eta + time * tangent
 
 
-def e_geodesic(left: Natural, right: Natural, time: Time) -> Natural:
+def e_geodesic(left: Natural, right: Natural, time: _Time) -> Natural:
     """The law at time t in [0, 1] between two: p_left^(1 - t) p_right^t, normalised."""
     return (1 - time) * left + time * right
 
 
-def m_geodesic(family: Family, left: Natural, right: Natural, time: Time) -> Natural:
+def m_geodesic(family: Family, left: Natural, right: Natural, time: _Time) -> Natural:
     """The law of the family, in theta, whose expectations are (1 - t) eta_left + t eta_right."""
     return family.natural((1 - time) * family.expectation(left) + time * family.expectation(right))

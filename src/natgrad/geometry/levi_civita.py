@@ -11,28 +11,28 @@ from jaxtyping import Array, Float
 
 from natgrad.families.gaussian import Moments
 
-Time = float | Float[Array, ""]
-Vector = Float[Array, " variable"]
+_Time = float | Float[Array, ""]
+_Vector = Float[Array, " variable"]
 
 
-def circle_exponential(eta: Vector, tangent: Vector, time: Time = 1.0) -> Vector:
+def circle_exponential(eta: _Vector, tangent: _Vector, time: _Time = 1.0) -> _Vector:
     """The independence model: arcsin eta moves at constant speed, and stops where the manifold ends."""
     angle = jnp.arcsin(eta) + time * tangent / jnp.sqrt((1 - eta) * (1 + eta))
     return jnp.sin(jnp.clip(angle, -jnp.pi / 2, jnp.pi / 2))
 
 
-def circle_geodesic(left: Vector, right: Vector, time: Time) -> Vector:
+def circle_geodesic(left: _Vector, right: _Vector, time: _Time) -> _Vector:
     """The shortest path between two independence models, both in eta."""
     return jnp.sin((1 - time) * jnp.arcsin(left) + time * jnp.arcsin(right))
 
 
-def circle_distance(left: Vector, right: Vector) -> Float[Array, ""]:
+def circle_distance(left: _Vector, right: _Vector) -> Float[Array, ""]:
     """Its length."""
     return jnp.linalg.norm(jnp.arcsin(left) - jnp.arcsin(right))
 
 
 def sphere_exponential(
-    chances: Float[Array, " outcome"], tangent: Float[Array, " outcome"], time: Time = 1.0
+    chances: Float[Array, " outcome"], tangent: Float[Array, " outcome"], time: _Time = 1.0
 ) -> Float[Array, " outcome"]:
     """Categorical laws, all k probabilities; the tangent sums to zero. Great circles of sqrt p, radius 2.
 
@@ -56,7 +56,7 @@ def half_plane_distance(left: Float[Array, "2"], right: Float[Array, "2"]) -> Fl
     return jnp.sqrt(2.0).astype(left.dtype) * jnp.arccosh(1 + gap / (2 * s * t))
 
 
-def gaussian_exponential(start: Moments, tangent: Moments, time: Time = 1.0) -> Moments:
+def gaussian_exponential(start: Moments, tangent: Moments, time: _Time = 1.0) -> Moments:
     """All Gaussians: the law after time t on the geodesic from (mu, Sigma) with velocity (mu', Sigma').
 
     The start is moved to the standard law by x -> L^-1 (x - mu), an isometry. There the precision and
@@ -83,7 +83,7 @@ def gaussian_exponential(start: Moments, tangent: Moments, time: Time = 1.0) -> 
 
 
 def covariance_geodesic(
-    left: Float[Array, "n n"], right: Float[Array, "n n"], time: Time
+    left: Float[Array, "n n"], right: Float[Array, "n n"], time: _Time
 ) -> Float[Array, "n n"]:
     """Between two Gaussians of equal mean: A^(1/2) (A^(-1/2) B A^(-1/2))^t A^(1/2), by a Cholesky factor."""
     factor = jnp.linalg.cholesky(left)

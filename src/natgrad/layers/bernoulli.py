@@ -20,7 +20,7 @@ Initializer = Callable[..., Array]
 Values = Float[Array, "unit sample row"]
 
 MANY = 64  # samples from which a sum for each makes a program too long
-FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
+_FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
 _LARGE = 80.0  # exp of it is finite in single precision
 
 
@@ -155,7 +155,7 @@ def spread(values: Values, samples: int) -> Values:
     units, shared, rows = values.shape
     if shared == samples or rows == 1:
         return values
-    if rows > FEW_ROWS:
+    if rows > _FEW_ROWS:
         return jnp.broadcast_to(values, (units, samples, rows))
     copies = np.tile(np.eye(rows, dtype=values.dtype), samples)
     return _exactly(flat(values), copies).reshape(units, samples, rows)
@@ -167,7 +167,7 @@ def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
     It would otherwise compute a small array anew for every element that it is combined with;
     `optimization_barrier` does not stop it on a CPU.
     """
-    if array.shape[-1] > FEW_ROWS:
+    if array.shape[-1] > _FEW_ROWS:
         return array
     return _exactly(array, np.eye(array.shape[-1], dtype=array.dtype))
 

@@ -18,7 +18,7 @@ from natgrad.tree import pytree
 
 Activation = Callable[[Array], Array]
 Perceptron = tuple[Layer, ...]
-POOL = 2
+_POOL = 2
 
 
 @pytree
@@ -92,7 +92,7 @@ def fresh_convolutional(
     for k, count in zip(jax.random.split(key_filters, len(filters)), filters, strict=True):
         shape = (count, channels, width, width)
         banks.append(Filters(_normal(k, shape, channels * width**2), jnp.zeros((count,))))
-        channels, height, side = count, (height - width + 1) // POOL, (side - width + 1) // POOL
+        channels, height, side = count, (height - width + 1) // _POOL, (side - width + 1) // _POOL
     if min(height, side) < 1:
         raise InputError(
             f"images of {image[1]} x {image[2]} are too small for {len(filters)} banks of {width} x {width} "
@@ -117,8 +117,8 @@ def convolutional(activation: Activation = jnp.tanh) -> Callable[[Convolutional,
 def _pooled(values: Array) -> Array:
     """The largest of every 2 x 2; what does not fill a square is left out."""
     rows, channels, height, side = values.shape
-    whole = values[:, :, : height // POOL * POOL, : side // POOL * POOL]
-    return whole.reshape(rows, channels, height // POOL, POOL, side // POOL, POOL).max(axis=(3, 5))
+    whole = values[:, :, : height // _POOL * _POOL, : side // _POOL * _POOL]
+    return whole.reshape(rows, channels, height // _POOL, _POOL, side // _POOL, _POOL).max(axis=(3, 5))
 
 
 def _normal(key: PRNGKeyArray, shape: tuple[int, ...], inputs: int) -> Array:

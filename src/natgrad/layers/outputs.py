@@ -23,11 +23,11 @@ from natgrad.errors import InputError
 from natgrad.layers import targets as expected
 
 Outputs = Float[Array, "row ..."]
-Targets = Any
-Check = Callable[[jax.ShapeDtypeStruct, Targets], None]
+_Targets = Any
+Check = Callable[[jax.ShapeDtypeStruct, _Targets], None]
 
 
-def unchecked(outputs: jax.ShapeDtypeStruct, targets: Targets) -> None:
+def unchecked(outputs: jax.ShapeDtypeStruct, targets: _Targets) -> None:
     """Every target is as good as any other."""
     del outputs, targets
 
@@ -43,9 +43,9 @@ class Law(NamedTuple):
         check: raises an InputError for targets that the law cannot produce.
     """
 
-    log_prob: Callable[[Outputs, Targets], Float[Array, " row"]]
+    log_prob: Callable[[Outputs, _Targets], Float[Array, " row"]]
     fisher: Callable[[Outputs, Outputs], Outputs]
-    sample: Callable[[PRNGKeyArray, Outputs], Targets] | None = None
+    sample: Callable[[PRNGKeyArray, Outputs], _Targets] | None = None
     root: Callable[[Outputs, Outputs], Outputs] | None = None
     check: Check = unchecked
 
@@ -55,10 +55,10 @@ def linear(beta: float = 1.0) -> Law:
     if not beta > 0:
         raise InputError(f"beta is a standard deviation and must be positive, got {beta}")
 
-    def log_prob(r: Outputs, t: Targets) -> Array:
+    def log_prob(r: Outputs, t: _Targets) -> Array:
         return -0.5 * per_row(((t - r) / beta) ** 2 + 2 * jnp.log(beta) + jnp.log(2 * jnp.pi))
 
-    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+    def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return r + beta * jax.random.normal(key, r.shape, r.dtype)  # ~ N(r, beta^2)
 
     return Law(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real)
@@ -67,14 +67,14 @@ def linear(beta: float = 1.0) -> Law:
 def sigmoid() -> Law:
     """Independent Bernoulli targets (or means in between) [revisiting eq. 10, 25]."""
 
-    def log_prob(r: Outputs, t: Targets) -> Array:
+    def log_prob(r: Outputs, t: _Targets) -> Array:
         inside = (t >= 0) & (t <= 1)
         return per_row(jnp.where(inside, t * r - jax.nn.softplus(r), jnp.nan))
 
     def variance(r: Outputs) -> Outputs:
         return jax.nn.sigmoid(r) * jax.nn.sigmoid(-r)  # exact in both tails, unlike y (1 - y)
 
-    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+    def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return jax.random.bernoulli(key, jax.nn.sigmoid(r)).astype(r.dtype)  # ~ Bernoulli(sigmoid(r))
 
     return Law(
@@ -89,14 +89,14 @@ def sigmoid() -> Law:
 def softmax() -> Law:
     """One of several classes, given by its number or as a row of probabilities [revisiting eq. 11, 27]."""
 
-    def log_prob(r: Outputs, t: Targets) -> Array:
+    def log_prob(r: Outputs, t: _Targets) -> Array:
         logs = jax.nn.log_softmax(r)
         if jnp.issubdtype(t.dtype, jnp.integer):
             chosen = jnp.take_along_axis(logs, t[..., None], -1)[..., 0]
             return per_row(jnp.where((t >= 0) & (t < r.shape[-1]), chosen, jnp.nan))
         return per_row(t * logs)
 
-    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+    def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return jax.random.categorical(key, r)  # ~ Categorical(softmax(r))
 
     def fisher(r: Outputs, v: Outputs) -> Outputs:
@@ -112,10 +112,10 @@ def softmax() -> Law:
 
 
 def natural(
-    log_prob: Callable[[Outputs, Targets], Array],
+    log_prob: Callable[[Outputs, _Targets], Array],
     *,
-    reference: Callable[[Outputs], Targets] = jnp.zeros_like,
-    sample: Callable[[PRNGKeyArray, Outputs], Targets] | None = None,
+    reference: Callable[[Outputs], _Targets] = jnp.zeros_like,
+    sample: Callable[[PRNGKeyArray, Outputs], _Targets] | None = None,
     check: Check = unchecked,
 ) -> Law:
     """An exponential family whose natural parameters are the outputs: M = -d^2 log p / dr^2, whatever t.
@@ -135,7 +135,7 @@ def natural(
 
 
 def enumerated(
-    log_prob: Callable[[Outputs, Targets], Array], support: Array, *, check: Check = unchecked
+    log_prob: Callable[[Outputs, _Targets], Array], support: Array, *, check: Check = unchecked
 ) -> Law:
     """A law over the few values of `support`, its first axis: M = sum_t p(t | r) s s^T, s = d log p / dr."""
 
@@ -152,7 +152,7 @@ def enumerated(
         weights = jnp.exp(logs) * jax.vmap(lambda s: per_row(s * v))(score)
         return jnp.einsum("tr,tr...->r...", weights, score)
 
-    def sample(key: PRNGKeyArray, r: Outputs) -> Targets:
+    def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return support[jax.random.categorical(key, scores(r)[0].T)]  # ~ p(t | r)
 
     return Law(log_prob, fisher, sample, None, check)

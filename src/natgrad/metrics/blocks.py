@@ -44,7 +44,7 @@ class UnitBlocks:
 
     def dense(self) -> Float[Array, "out side side"]:
         """Every block as a matrix, the bias last."""
-        ones = jnp.ones_like(self.inputs[:1])
+        ones = jnp.ones_like(self.curvature[:1])  # a unit without inputs has a bias, too
         rows = jnp.concatenate([self.inputs, ones])
         return jnp.einsum("jr,ir,kr->jik", self.curvature, rows, rows)
 

@@ -30,7 +30,7 @@ from natgrad.metrics.portions import portions, row_weights, summed
 from natgrad.metrics.probing import mean_diagonal
 from natgrad.tree import pytree
 
-Diagonal = Callable[[PRNGKeyArray, Task, Model, Rows], Model]
+_Diagonal = Callable[[PRNGKeyArray, Task, Model, Rows], Model]
 
 
 @pytree
@@ -122,7 +122,7 @@ def centred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     return of_task
 
 
-def with_diagonal(metric: TaskMetric, diagonal: Diagonal) -> TaskMetric:
+def with_diagonal(metric: TaskMetric, diagonal: _Diagonal) -> TaskMetric:
     """A metric whose operator also has a diagonal, which a solver may take as its preconditioner."""
 
     def of_task(task: Task) -> Metric:
@@ -140,7 +140,7 @@ def with_diagonal(metric: TaskMetric, diagonal: Diagonal) -> TaskMetric:
     return of_task
 
 
-def squared_gradients(*, rows_at_once: int = 8) -> Diagonal:
+def squared_gradients(*, rows_at_once: int = 8) -> _Diagonal:
     """The diagonal of U, the mean of the rows' squared gradients; so many of them in memory at a time."""
 
     def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:
@@ -163,7 +163,7 @@ def squared_gradients(*, rows_at_once: int = 8) -> Diagonal:
     return measure
 
 
-def squared_sums(probes: int = 1) -> Diagonal:
+def squared_sums(probes: int = 1) -> _Diagonal:
     """An unbiased estimate of U's diagonal, (sum_i +-g_i)^2 / n with random signs [chapelle2011]."""
 
     def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:

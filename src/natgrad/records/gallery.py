@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from natgrad.core import Sheet
-from natgrad.records.folder import write
 from natgrad.records.state import opened
+from natgrad.writing import write
 
 PICTURES, KEPT = 25, 24
 SHEETS = 8  # of one evaluation; more are neither kept nor read
-LARGEST = 1 << 24  # bytes of a file that can be one of ours: nothing larger is opened
+_LARGEST = 1 << 24  # bytes of a file that can be one of ours: nothing larger is opened
 
 
 def keep(folder: Path, step: int, sheets: Mapping[str, Sheet]) -> None:
@@ -54,7 +54,7 @@ def pictures(folder: Path) -> Iterator[tuple[int, dict[str, Sheet]]]:
 
 def _read(path: Path) -> dict[str, Sheet]:
     """The sheets of a file; any of several exceptions where it is not one of ours."""
-    if path.stat().st_size > LARGEST:
+    if path.stat().st_size > _LARGEST:
         return {}
     found = opened(path)
     layout = json.loads(found.metadata()["sheets"])

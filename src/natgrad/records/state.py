@@ -18,12 +18,13 @@ import jax
 import numpy as np
 
 from natgrad.errors import InputError, Newer
-from natgrad.records.folder import json_line, write
+from natgrad.records.folder import json_line
+from natgrad.writing import write
 
 T = TypeVar("T")
 KEPT = 2
 FORMATS = (1, 2)  # 1: natgrad 0.1.0, which had no seal
-LONGEST = 1 << 20  # bytes of a manifest, and of a header of arrays: ours have thousands
+_LONGEST = 1 << 20  # bytes of a manifest, and of a header of arrays: ours have thousands
 _NAME = re.compile(r"(\d{10,18})(-unevaluated)?")
 _log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def opened(path: Path) -> Any:
     from safetensors import safe_open
 
     with path.open("rb") as stream:
-        if int.from_bytes(stream.read(8), "little") > LONGEST:
+        if int.from_bytes(stream.read(8), "little") > _LONGEST:
             raise ValueError("its header is too long")
     return safe_open(path, "np")
 
@@ -148,7 +149,7 @@ def _open(manifest: Path) -> tuple[Any, Any] | None:
 
 
 def _contents(manifest: Path) -> dict[str, Any]:
-    if manifest.stat().st_size > LONGEST:
+    if manifest.stat().st_size > _LONGEST:
         raise ValueError("too long for a manifest")
     content = json.loads(manifest.read_bytes())
     number = content["format"]

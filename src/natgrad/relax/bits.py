@@ -17,9 +17,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad.relax import weights
 from natgrad.relax.strategy import Draws, Strategy
 
-Values = Float[Array, " point"]
-PATIENCE = 1.5  # how much longer than noise's a path must be before steps grow
-ROUNDING = 1e-9  # a step this short is what rounding leaves where all values are equal
+_Values = Float[Array, " point"]
+_PATIENCE = 1.5  # how much longer than noise's a path must be before steps grow
+_ROUNDING = 1e-9  # a step this short is what rounding leaves where all values are equal
 
 
 class Coins(NamedTuple):
@@ -54,7 +54,7 @@ def stepping(
     """eta + rate sum w (x - eta), kept a margin away from the vertices (by default 1 / n in probability)."""
     limit = 1 - 2 * (usual_margin(size) if margin is None else margin)
 
-    def tell(coins: Coins, draws: Draws, values: Values) -> Coins:
+    def tell(coins: Coins, draws: Draws, values: _Values) -> Coins:
         weight = weights.shared(values, utilities)
         moved = coins.eta + rate * (weight @ draws.points - weight.sum() * coins.eta)
         return coins._replace(eta=jnp.clip(moved, -limit, limit))
@@ -87,19 +87,19 @@ def adaptive(population: int, size: int) -> Strategy:
     utilities = weights.logarithmic(population)
     limit = 1 - 2 * usual_margin(size)
 
-    def tell(coins: Coins, draws: Draws, values: Values) -> Coins:
+    def tell(coins: Coins, draws: Draws, values: _Values) -> Coins:
         weight = weights.shared(values, utilities)
         tangent = weight @ draws.points - weight.sum() * coins.eta
         deviation = jnp.sqrt((1 - coins.eta) * (1 + coins.eta))
         fisher_length = jnp.linalg.norm(tangent / deviation)
-        unit = tangent / jnp.maximum(fisher_length, ROUNDING)
+        unit = tangent / jnp.maximum(fisher_length, _ROUNDING)
         decay = coins.length / np.sqrt(size)
         path = (1 - decay) * coins.path + jnp.sqrt(decay * (2 - decay)) * unit / deviation
         normal = (1 - decay) ** 2 * coins.normal + decay * (2 - decay)
-        length = coins.length * jnp.exp(decay * ((path @ path) / PATIENCE - normal))
+        length = coins.length * jnp.exp(decay * ((path @ path) / _PATIENCE - normal))
         eta = jnp.clip(coins.eta + coins.length * unit, -limit, limit)
         moved = Coins(eta, jnp.minimum(length, 1.0), path, normal)
-        return jax.tree.map(lambda new, old: jnp.where(fisher_length > ROUNDING, new, old), moved, coins)
+        return jax.tree.map(lambda new, old: jnp.where(fisher_length > _ROUNDING, new, old), moved, coins)
 
     return _strategy(population, size, tell)
 
@@ -110,7 +110,7 @@ def width(coins: Coins) -> Float[Array, ""]:
     return jnp.maximum(free - usual_margin(len(coins.eta)), 0.0)
 
 
-def _strategy(population: int, size: int, tell: Callable[[Coins, Draws, Values], Coins]) -> Strategy:
+def _strategy(population: int, size: int, tell: Callable[[Coins, Draws, _Values], Coins]) -> Strategy:
     return Strategy(population, lambda: start(size), ask(population), tell, width, _centre)
 
 

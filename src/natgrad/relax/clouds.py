@@ -20,8 +20,8 @@ from natgrad.geometry.retractions import exponential_factor, quadratic_factor
 from natgrad.relax import weights
 from natgrad.relax.strategy import Draws, Strategy
 
-Values = Float[Array, " point"]
-Assign = Callable[[Values], Values]
+_Values = Float[Array, " point"]
+Assign = Callable[[_Values], _Values]
 
 
 class Cloud(NamedTuple):
@@ -72,7 +72,7 @@ def adaptive(population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] |
     ordinary = float(np.sqrt(size) * (1 - 1 / (4 * size) + 1 / (21 * size**2)))  # E |N(0, 1)|
     graph = None if edges is None else Gaussian(size, edges)
 
-    def tell(cloud: Cloud, draws: Draws, values: Values) -> Cloud:
+    def tell(cloud: Cloud, draws: Draws, values: _Values) -> Cloud:
         normal = draws.origin
         better = weights.shared(values, positive)
         worse = weights.shared(values, rates.negative * negative)
@@ -99,7 +99,7 @@ def natural(
         chosen = (3 + np.log(size)) / (5 * np.sqrt(size))
     utilities = weights.logarithmic(population)
 
-    def tell(cloud: Cloud, draws: Draws, values: Values) -> Cloud:
+    def tell(cloud: Cloud, draws: Draws, values: _Values) -> Cloud:
         normal = draws.origin
         weight = weights.shared(values, utilities) if assign is None else assign(values)
         tangent = chosen * _surplus(normal, weight, weight.sum(), whole)
@@ -116,7 +116,7 @@ def rank_mu(population: int, cloud: Cloud, *, rate: float | None = None) -> Stra
     positive, _, _ = weights.recombination(population)
     chosen = learning_rates(population, size, diagonal=False).rank if rate is None else rate
 
-    def tell(cloud: Cloud, draws: Draws, values: Values) -> Cloud:
+    def tell(cloud: Cloud, draws: Draws, values: _Values) -> Cloud:
         steps = draws.points - cloud.mean
         weight = weights.shared(values, positive)
         covariance = cloud.scale**2 * cloud.factor @ cloud.factor.T
@@ -148,7 +148,7 @@ def width(cloud: Cloud) -> Float[Array, ""]:
     return cloud.scale * lengths.max()
 
 
-def _surplus(normal: Array, weight: Values, total: float | Array, whole: bool) -> Array:
+def _surplus(normal: Array, weight: _Values, total: float | Array, whole: bool) -> Array:
     """sum w z z^T - total, or its diagonal; the total is that of the weights before they were limited."""
     if not whole:
         return weight @ normal**2 - total

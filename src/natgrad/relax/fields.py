@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad.families.interactions import Interactions, gibbs
 from natgrad.relax.strategy import Draws, Strategy
 
-SWEEPS, LENGTH, KEEP = 4, 0.3, 0.97
-RIDGE, ROUNDING = 1e-6, 1e-12
-Values = Float[Array, " point"]
+_SWEEPS, LENGTH, KEEP = 4, 0.3, 0.97
+RIDGE, _ROUNDING = 1e-6, 1e-12
+_Values = Float[Array, " point"]
 
 
 class Field(NamedTuple):
@@ -45,23 +45,23 @@ def annealed(family: Interactions, population: int) -> Strategy:
         return Field(vector, jnp.asarray(2.0 * bits - 1), zero, vector, square, zero, vector, jnp.ones(()))
 
     def ask(key: PRNGKeyArray, field: Field) -> Draws:
-        chains = gibbs(key, family, field.theta, field.chains, SWEEPS)
+        chains = gibbs(key, family, field.theta, field.chains, _SWEEPS)
         return Draws(chains)  # ~ p(x; theta), nearly: the chains go on
 
-    def tell(field: Field, draws: Draws, values: Values) -> Field:
+    def tell(field: Field, draws: Draws, values: _Values) -> Field:
         field = _gather(field, family.statistics(draws.points), values)
         slopes = _fit(field)
         fitted = family.statistics(draws.points) @ slopes
         spread = jnp.std(fitted)
-        moved = field.theta - LENGTH / jnp.maximum(spread, ROUNDING) * slopes
-        theta = jnp.where(spread > ROUNDING, moved, field.theta)
+        moved = field.theta - LENGTH / jnp.maximum(spread, _ROUNDING) * slopes
+        theta = jnp.where(spread > _ROUNDING, moved, field.theta)
         left = 1 - jnp.abs(draws.points.mean(axis=0))
         return field._replace(theta=theta, chains=draws.points, width=left.max())
 
     return Strategy(population, init, ask, tell, lambda field: field.width, _centre)
 
 
-def _gather(field: Field, statistics: Array, values: Values) -> Field:
+def _gather(field: Field, statistics: Array, values: _Values) -> Field:
     """Add a generation to the sums, forgetting a little of the past; what is no number is left out."""
     good = jnp.isfinite(values)
     clean = jnp.where(good, values, 0.0)

@@ -24,7 +24,7 @@ REASONS = {
     FLAT: "all points have the same value",
     STALE: "nothing better was found for a long time",
 }
-NARROWEST, FLATTEST, ROUNDING, FLAT_GENERATIONS = 1e-13, 1e-11, 1e-15, 5
+NARROWEST, FLATTEST, _ROUNDING, FLAT_GENERATIONS = 1e-13, 1e-11, 1e-15, 5
 COLUMNS = ("evaluations", "best", "generation_best", "generation_median", "width")
 
 
@@ -90,7 +90,7 @@ def tell(
     top = jnp.max(jnp.where(jnp.isfinite(clean), clean, -jnp.inf))
     apart = jnp.where(jnp.isfinite(top), top - clean[best], 0.0)
     first = jnp.where(progress.range > 0, progress.range, apart)
-    least = jnp.maximum(FLATTEST * jnp.minimum(first, 1.0), ROUNDING * jnp.abs(clean[best]))
+    least = jnp.maximum(FLATTEST * jnp.minimum(first, 1.0), _ROUNDING * jnp.abs(clean[best]))
     level = (apart <= least) & sound
     after = Progress(
         state,

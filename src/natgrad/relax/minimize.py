@@ -17,7 +17,7 @@ from natgrad.errors import InputError
 from natgrad.relax import loop
 from natgrad.relax.search import Search, checked
 
-ROOM = 200  # generations between two looks from outside
+_ROOM = 200  # generations between two looks from outside
 EVALUATIONS = 1000  # per variable, the default budget
 
 
@@ -125,7 +125,7 @@ def _compiled(function: Callable[..., Any], batched: bool, search: Search) -> Ca
         )
 
     def advance(search: Search, limit: int) -> None:
-        search.advance(whole, min(limit, ROOM), ROOM)
+        search.advance(whole, min(limit, _ROOM), _ROOM)
 
     return advance
 

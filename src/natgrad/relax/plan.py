@@ -17,7 +17,7 @@ from natgrad.families.interactions import pairwise
 from natgrad.relax import bits, clouds, fields, mixed, weights
 from natgrad.relax.strategy import Strategy
 
-METHODS: dict[str, tuple[str, ...]] = {
+_METHODS: dict[str, tuple[str, ...]] = {
     "gaussian": ("adaptive", "xnes", "rank-mu"),
     "diagonal": ("adaptive", "xnes"),
     "bernoulli": ("adaptive", "pbil", "umda", "cga"),
@@ -102,13 +102,13 @@ def make(start: Any, family: str, options: Mapping[str, Any]) -> Plan:
     for name in options:
         if name not in known | {"bounds"}:
             raise unknown("option", name, known | {"bounds"})
-    if family not in METHODS:
-        raise unknown("family", family, METHODS)
+    if family not in _METHODS:
+        raise unknown("family", family, _METHODS)
     size, mean = _start(start)
     given = {name: value for name, value in options.items() if name != "bounds"}
-    given["method"] = given.get("method") or METHODS[family][0]
-    if given["method"] not in METHODS[family]:
-        raise unknown(f"method of the {family} family", given["method"], METHODS[family])
+    given["method"] = given.get("method") or _METHODS[family][0]
+    if given["method"] not in _METHODS[family]:
+        raise unknown(f"method of the {family} family", given["method"], _METHODS[family])
     for name in ("edges", "zeros"):
         if given.get(name) is not None:
             given[name] = tuple(sorted((min(pair), max(pair)) for pair in given[name]))

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-Values = Float[Array, " point"]
+_Values = Float[Array, " point"]
 
 
-def shared(values: Values, weights: np.ndarray) -> Values:
+def shared(values: _Values, weights: np.ndarray) -> _Values:
     """Each point's weight by its rank, the best first; ties share, and NaN is worse than all [igo eq. 14]."""
     clean = jnp.where(jnp.isnan(values), jnp.inf, values)
     ordered = jnp.sort(clean)
@@ -23,7 +23,7 @@ def shared(values: Values, weights: np.ndarray) -> Values:
     return (total[upto] - total[below]) / (upto - below).astype(values.dtype)
 
 
-def standardized(values: Values) -> Values:
+def standardized(values: _Values) -> _Values:
     """(mean - f) / (n sd): raw fitness with the mean as baseline, free of units; NaN gets zero."""
     good = jnp.isfinite(values)
     number = jnp.maximum(good.sum(), 1).astype(values.dtype)

@@ -12,7 +12,7 @@ from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.models.registry import COLUMNS, Column, Spec
 
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 AXES = ("epoch", "step", "seconds")
 LOSS = "valid_loss"  # every trace has it
 REFUSED = "steps_refused"  # since the evaluation before: only their sum is a final figure
@@ -68,7 +68,7 @@ def final(kind: str) -> tuple[list[Column], list[Column]]:
     return own if first is None else [first, *own], rest
 
 
-def best(rows: Sequence[Row], column: Column) -> Row:
+def best(rows: Sequence[_Row], column: Column) -> _Row:
     """The row that is best by a column, the first of equals; an empty one where no row has it."""
     judged = [row for row in rows if row.get(column.name) is not None]
     return min(judged, key=lambda row: loss(row[column.name], column), default={})
@@ -79,7 +79,7 @@ def loss(value: float, column: Column) -> float:
     return -value if column.higher else value
 
 
-def shown(column: Column, row: Row) -> str | None:
+def shown(column: Column, row: _Row) -> str | None:
     """A column's value in a row, with its standard error where there is one; None where there is no value.
 
     >>> shown(Column("ll", "log-likelihood", error="se"), {"ll": -17.294, "se": 0.2191})

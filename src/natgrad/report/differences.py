@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from natgrad import config as configs
-from natgrad.names import short_names
+from natgrad.config.names import short_names
 
 DECISIVE = ("model.kind", "method", "optimizer.name")
 """The settings that decide the defaults of others, each those after it; a config may lack the last."""

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natgrad.core import Sheet
-from natgrad.data import Dataset
-from natgrad.data import load as load_data
+from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import grid
 from natgrad.models import registry
@@ -18,7 +17,7 @@ from natgrad.report.reading import Record
 from natgrad.training.run import load
 
 LEVELS = 16  # gray values of a picture: more cost bytes, and `CLEAR`, the gaps' value, is none of them
-LARGEST = 4096  # values of a row beyond which it is not drawn
+_LARGEST = 4096  # values of a row beyond which it is not drawn
 
 
 class Picture(NamedTuple):
@@ -65,7 +64,7 @@ def frames(record: Record) -> list[Frame]:
     found = []
     for step, sheets in gallery.pictures(record.folder):
         epoch = epochs.get(step)
-        drawn = {name: _drawn(sheet) for name, sheet in sheets.items() if sheet.rows.shape[1] <= LARGEST}
+        drawn = {name: _drawn(sheet) for name, sheet in sheets.items() if sheet.rows.shape[1] <= _LARGEST}
         if epoch is not None and drawn:
             found.append(Frame(epoch, drawn))
     return found
@@ -77,20 +76,13 @@ def panels(record: Record) -> dict[str, Drawn]:
     if spec is None:
         kind = record.config.model.kind
         raise InputError(f"the kind of model {kind!r} is not known here; install the package that has it")
-    found = registry.resolve(spec.kind).panels(run, _dataset(record))
+    found = registry.resolve(spec.kind).panels(run, load_settings(record.config.data))
     return {title: Drawn(panel.text, _all(panel.sheets)) for title, panel in found.items()}
-
-
-def _dataset(record: Record) -> Dataset:
-    """The data of a run, read as its settings say."""
-    data = record.config.data
-    options = ("binarize", "split_seed", "image_shape")
-    return load_data(data.name, **{name: getattr(data, name) for name in options if hasattr(data, name)})
 
 
 def _all(sheets: Mapping[str, Sheet]) -> dict[str, Picture]:
     for sheet in sheets.values():
-        if sheet.rows.shape[1] > LARGEST:
+        if sheet.rows.shape[1] > _LARGEST:
             raise InputError(f"rows of {sheet.rows.shape[1]} values are too large to be drawn here")
     return {caption: _drawn(sheet) for caption, sheet in sheets.items()}
 

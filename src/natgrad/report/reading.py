@@ -14,10 +14,10 @@ from typing import Any
 from natgrad.config import Config
 from natgrad.records import folder as folders
 
-Row = dict[str, int | float | None]
+_Row = dict[str, int | float | None]
 FINISHED, UNFINISHED, RUNNING, DIVERGED = "finished", "unfinished", "running", "diverged"
 DAMAGED, NEWER = "damaged", "newer"  # of folders that cannot be read
-LONGEST = 1 << 20  # bytes of a small file, which has thousands
+_LONGEST = 1 << 20  # bytes of a small file, which has thousands
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Record:
     folder: Path
     name: str
     config: Config
-    rows: list[Row] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
     environment: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -43,12 +43,12 @@ class Record:
         return DIVERGED if given_up else UNFINISHED
 
     @property
-    def last(self) -> Row:
+    def last(self) -> _Row:
         """The last row, or an empty one."""
         return self.rows[-1] if self.rows else {}
 
     @property
-    def best(self) -> Row:
+    def best(self) -> _Row:
         """The row of the lowest validation loss, or an empty one."""
         judged = [row for row in self.rows if row.get("valid_loss") is not None]
         return min(judged, key=lambda row: row["valid_loss"] or 0.0, default={})
@@ -121,7 +121,7 @@ def _name(place: Path, length: int) -> str:
     return "/".join(place.resolve().parts[-length:])
 
 
-def _numbers(row: Any) -> Row:
+def _numbers(row: Any) -> _Row:
     """The numbers of a row of the trace and its empty places; all else is absent."""
     if not isinstance(row, dict):
         return {}
@@ -136,7 +136,7 @@ def _number(value: Any) -> bool:
 def _object(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as stream:
-            found = json.loads(stream.read(LONGEST))
+            found = json.loads(stream.read(_LONGEST))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

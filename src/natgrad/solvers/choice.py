@@ -19,10 +19,9 @@ def automatic(refresh: int, iterations: int) -> Choice:
     (docs/performance.md), and inverses would cost more to read at every step than conjugate gradients. Dense
     blocks (averages) can only be inverted.
     """
+    usual, dense = conjugate_gradient(iterations) if refresh == 1 else shared(), direct()
 
     def choose(blocks: Blocks) -> UnitSolver:
-        if not isinstance(blocks, UnitBlocks):
-            return direct()
-        return conjugate_gradient(iterations) if refresh == 1 else shared()
+        return usual if isinstance(blocks, UnitBlocks) else dense
 
     return choose

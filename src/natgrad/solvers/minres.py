@@ -26,8 +26,8 @@ from natgrad.solvers.results import CONVERGED, FAILED, LIMIT, SINGULAR
 from natgrad.solvers.whole import Found, System, iterative
 
 Scalar = Float[Array, ""]
-ROUNDING = 100  # the true residual may exceed the tolerance by this many roundings of |A| |x| + |b|
-LONG = 10  # times the length that L's diagonal allows, which overestimates the smallest singular value
+_ROUNDING = 100  # the true residual may exceed the tolerance by this many roundings of |A| |x| + |b|
+_LONG = 10  # times the length that L's diagonal allows, which overestimates the smallest singular value
 
 
 class Lanczos(NamedTuple):
@@ -95,7 +95,7 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
         tolerance: stop when the residual is that small a part of the right-hand side.
         singular: the part of |A| that counts as zero; eps^(2/3) by default. The iteration stops, and says so,
             when |A r| / |r| or the smallest diagonal element of L is below it, or |b| / |x| ten times below.
-            Damping below it is not seen: in float32, use more than 2.5e-5 |A|.
+            Damping below it may be taken for zero: in float32, below 2.4e-5 |A|.
     """
     if iterations < 1:
         raise InputError(f"MINRES-QLP needs at least one iteration, got {iterations}")
@@ -118,23 +118,21 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
     return iterative(iterate)
 
 
-def _check(
-    system: System, found: Carry, value: Model, residual: Model, limits: Limits
-) -> Bool[Array, ""]:
+def _check(system: System, found: Carry, value: Model, residual: Model, limits: Limits) -> Bool[Array, ""]:
     """Whether the solution is what its code says; every comparison is false for nan.
 
     Converged: the residual is small, up to rounding. Singular: A r is small, and x has no share of r, which
     then is a null vector. Otherwise: the residual is not larger than that of the guess. Always: x is bounded.
     """
     size, left, length = found.left.size, tree.norm(residual), tree.norm(found.value)
-    rounding = ROUNDING * jnp.finfo(left.dtype).eps * (size * tree.norm(value) + limits.right)
+    rounding = _ROUNDING * jnp.finfo(left.dtype).eps * (size * tree.norm(value) + limits.right)
     small = left <= 10 * limits.residual + rounding
     apply = lambda: tree.norm(system.mv(residual))  # noqa: E731
     product = jax.lax.cond(found.result == SINGULAR, apply, lambda: jnp.zeros_like(left))
     loose = 10 * jnp.sqrt(limits.singular)
     flat = product <= loose * size * left
     shortest = jnp.abs(tree.vdot(found.value, residual)) <= loose * length * left
-    bounded = limits.singular * size * length <= LONG * limits.right
+    bounded = limits.singular * size * length <= _LONG * limits.right
     codes = [found.result == CONVERGED, found.result == SINGULAR]
     return bounded & jnp.select(codes, [small, small | (flat & shortest)], left <= limits.right + rounding)
 
@@ -171,7 +169,7 @@ def _advance(system: System, carry: Carry, limits: Limits) -> Carry:
     is_singular = (
         (flat <= limits.singular)  # |A r_{k-1}| / (|A| |r_{k-1}|): x_{k-1} solves the least-squares problem
         | (jnp.abs(new.gamma) <= zero)  # the last is the smallest element of L's diagonal
-        | (zero * jnp.hypot(jnp.hypot(length, second), third) > LONG * limits.right)
+        | (zero * jnp.hypot(jnp.hypot(length, second), third) > _LONG * limits.right)
     )
     third = jnp.where(is_singular, 0, third)
     settled = tree.axpy(first, columns[1], carry.settled)

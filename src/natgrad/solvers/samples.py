@@ -6,7 +6,8 @@ With few rows it is cheaper to look for one number per row [nrws eq. 32], as in 
 
 The units of all layers are cut into tiles of equal size, of which each has its layer's U^T U: so an iteration
 is a few operations however many layers there are. Their number, more than their size, is what takes time. No
-preconditioner: the mean input's eigenvalue, far above the others, takes one iteration.
+preconditioner: the mean input's eigenvalue, far above the others, takes one iteration. How this differs from
+the conjugate gradients of JAX and lineax is said in `natgrad.solvers.unit_cg`.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from natgrad.solvers.units import LayerSolution, LayerSystem, needs_rows
 
 TILE = 50  # units: a divisor of many layers, and enough for an efficient product
 SampleVectors = Float[Array, "tile unit row"]
-Units = Float[Array, "tile unit"]
+_Units = Float[Array, "tile unit"]
 
 
 class Tiles(NamedTuple):
@@ -31,7 +32,7 @@ class Tiles(NamedTuple):
 
     gram: Float[Array, "tile row row"]
     root: SampleVectors
-    damping: Units
+    damping: _Units
 
 
 class Iterate(NamedTuple):
@@ -40,7 +41,7 @@ class Iterate(NamedTuple):
     solution: SampleVectors
     residual: SampleVectors
     direction: SampleVectors
-    power: Units
+    power: _Units
 
 
 def solve_in_samples(
@@ -108,7 +109,7 @@ def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> Iterate:
     return at
 
 
-def _squared(rows: SampleVectors) -> Units:
+def _squared(rows: SampleVectors) -> _Units:
     return (rows * rows).sum(axis=2)
 
 

@@ -8,6 +8,14 @@ which costs nothing to follow. Martens stops when it hardly falls any more [mart
 at iteration i, if i > k, phi(x_i) < 0 and (phi(x_i) - phi(x_{i-k})) / phi(x_i) < k epsilon, with
 k = max(10, i / 10). Some of the iterates, at geometrically growing i, can be kept, since an earlier
 one is often the better step [martens2010].
+
+Two public implementations do not offer what these methods need. `jax.scipy.sparse.linalg.cg` stops by the
+residual only (`tol`, `atol`, `maxiter`), returns the solution and None, and continues through negative
+curvature. `lineax.CG` stops when residual and last change are small (`rtol`, `atol`, `max_steps`) and returns
+the number of steps and a result; it takes operators tagged as definite and has no result for negative
+curvature. Here the stopping rule is an argument that sees phi, iterates can be kept, negative curvature ends
+the iteration before it and is reported, and the residual, from which phi of the step follows, is returned.
+Without a guess the start takes no product.
 """
 
 import math
@@ -34,15 +42,15 @@ class Progress(NamedTuple):
     right: Float[Array, ""]
 
 
-Stop = Callable[[Progress], Bool[Array, ""]]
+_Stop = Callable[[Progress], Bool[Array, ""]]
 
 
-def small_residual(tolerance: float = 1e-4) -> Stop:
+def small_residual(tolerance: float = 1e-4) -> _Stop:
     """Stop when the residual is that small a part of the right-hand side [revisiting alg. 1]."""
     return lambda progress: progress.residual <= tolerance * progress.right
 
 
-def little_progress(epsilon: float = 5e-4) -> Stop:
+def little_progress(epsilon: float = 5e-4) -> _Stop:
     """Martens' rule: phi falls by less than epsilon of itself an iteration [martens2010]."""
 
     def stop(progress: Progress) -> Bool[Array, ""]:
@@ -71,7 +79,7 @@ class Carry(NamedTuple):
 def conjugate_gradient(
     iterations: int = 20,
     *,
-    stop: Stop | None = None,
+    stop: _Stop | None = None,
     keep: float | None = None,
     precondition: float | None = None,
 ) -> Solver:
@@ -149,7 +157,7 @@ def _start(system: System, gradient: Model, guess: Model | None, correct: Correc
     return Carry(jnp.zeros((), jnp.int32), value, residual, direction, power, values, done, iterates)
 
 
-def _advance(system: System, carry: Carry, correct: Corrector, stop: Stop, slots: list[int] | None) -> Carry:
+def _advance(system: System, carry: Carry, correct: Corrector, stop: _Stop, slots: list[int] | None) -> Carry:
     """One iteration; along a direction without positive curvature nothing moves."""
     product = system.mv(carry.direction)
     energy = tree.vdot(carry.direction, product)

@@ -8,6 +8,12 @@ it out:
     M_j = (a + d_j b) I + d_j m m^T,     m the mean input, d_j the unit's total curvature,
 
 with b the mean of the remaining eigenvalues per unit of curvature.
+
+`jax.scipy.sparse.linalg.cg` and `lineax.CG` solve one system, with one step length for the whole right-hand
+side, in a `while_loop` that tests a residual. Over all units they need a `vmap`, whose loop runs until the
+slowest unit is done, and one loop for every shape of a layer. Here the number of iterations is fixed, the
+loop is unrolled, no residual is tested, and over parameters the last iteration needs only half a product.
+What remains of the right-hand side is not returned; `natgrad.solvers.truncated` returns it.
 """
 
 from collections import defaultdict
@@ -23,7 +29,7 @@ from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
 from natgrad.solvers.samples import quotient, solve_in_samples
 from natgrad.solvers.units import LayerSolution, LayerSystem, UnitDamping, UnitSolver, needs_rows
 
-FEW_ROWS = 128  # a product of rows with rows costs next to nothing
+_FEW_ROWS = 128  # a product of rows with rows costs next to nothing
 Vectors = Float[Array, "out side"]
 
 
@@ -62,7 +68,7 @@ def _by_rows(systems: Sequence[LayerSystem]) -> dict[int, list[int]]:
     for number, system in enumerate(systems):
         blocks = needs_rows(system.blocks, "cg")
         rows = blocks.inputs.shape[1]
-        groups[rows if rows <= max(FEW_ROWS, 2 * blocks.size) else 0].append(number)
+        groups[rows if rows <= max(_FEW_ROWS, 2 * blocks.size) else 0].append(number)
     return groups
 
 

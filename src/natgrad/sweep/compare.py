@@ -10,10 +10,10 @@ from natgrad.sweep.choice import Results, choices, is_number, judged, score
 from natgrad.sweep.plan import Candidate, Section
 from natgrad.sweep.values import Setting
 
-Line = dict[str, Any]
+_Line = dict[str, Any]
 
 
-def ranked(results: Results) -> list[tuple[Line, Candidate]]:
+def ranked(results: Results) -> list[tuple[_Line, Candidate]]:
     """Every candidate over the seeds that choose, best first; those that failed with a seed come last."""
     names = varied([each.setting for each in results.candidates])
     lines = [(_line(results, each, each.seeds, names), each) for each in results.candidates]
@@ -21,7 +21,7 @@ def ranked(results: Results) -> list[tuple[Line, Candidate]]:
     return sorted(lines, key=lambda pair: (incomplete(pair[0]), -_order(results.section, pair[0])))
 
 
-def chosen(results: Results) -> list[Line]:
+def chosen(results: Results) -> list[_Line]:
     """The best candidate of every variant, best first: over the seeds that confirm it, if there are any."""
     names = varied([each.setting for each in results.candidates])
     lines = [
@@ -56,7 +56,7 @@ def tried(candidates: Sequence[Candidate], variant: str) -> dict[str, list[Any]]
     return {name: [json.loads(text) for text in dict.fromkeys(texts)] for name, texts in found.items()}
 
 
-def _line(results: Results, candidate: Candidate, seeds: Sequence[int], names: Sequence[str]) -> Line:
+def _line(results: Results, candidate: Candidate, seeds: Sequence[int], names: Sequence[str]) -> _Line:
     section, _, record = results
     found = [judged(record.rows(candidate, seed), section) for seed in seeds]
     rows = [row for row in found if row is not None]
@@ -69,9 +69,9 @@ def _run(section: Section, candidate: Candidate, seed: int) -> str:
     return plans.name_of(plans.resolved(candidate.setting, seed, section.seeded))
 
 
-def _means(section: Section, rows: Sequence[Mapping[str, Any]]) -> Line:
+def _means(section: Section, rows: Sequence[Mapping[str, Any]]) -> _Line:
     """Means over seeds, and standard deviations of the columns where there are several seeds."""
-    found: Line = {}
+    found: _Line = {}
     for name in dict.fromkeys((section.judge, *section.columns, "epoch", "seconds")):
         values = [row[name] for row in rows if is_number(row.get(name))]
         found[name] = statistics.fmean(values) if values else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
-PATIENCE = 60.0  # seconds that a worker has to save its state when the sweep is stopped
+_PATIENCE = 60.0  # seconds that a worker has to save its state when the sweep is stopped
 
 
 class Trial(NamedTuple):
@@ -56,7 +56,7 @@ class Pool:
                 process.stdin.close()
         for process in processes:
             try:
-                process.wait(PATIENCE)
+                process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -5,7 +5,8 @@ seeded                     the settings that took the seed too, where there are 
 rows, wall_seconds         the figures of its trace, and how long the training took
 error                      in place of rows: why it failed
 
-A trial is known by its settings and its seed, whatever its variant is called; the last line about it counts.
+A trial is known by those of its settings that its method reads and by its seed, whatever its variant is
+called; the last line about it counts.
 """
 
 import json
@@ -13,16 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from natgrad import names
+from natgrad.config import names
 from natgrad.records import folder
 from natgrad.sweep.plan import Candidate, Section
+from natgrad.sweep.shared import read_by, reader_for
 from natgrad.sweep.values import flat
 
-Line = dict[str, Any]
+_Line = dict[str, Any]
 Rows = list[dict[str, Any]]
 
-KEPT = ("epoch", "step", "seconds", "divergences", "damping", "kl")
-SPLITS = ("train_", "valid_", "test_")
+_KEPT = ("epoch", "step", "seconds", "divergences", "damping", "kl")
+_SPLITS = ("train_", "valid_", "test_")
 
 
 class Record:
@@ -30,7 +32,7 @@ class Record:
 
     def __init__(self, section: Section, lines: Iterable[str], stream: IO[str] | None = None) -> None:
         self.seeded, self.stream = section.seeded, stream
-        self.known: dict[str, Line] = {}
+        self.known: dict[str, _Line] = {}
         for text in lines:
             try:
                 line = json.loads(text)
@@ -38,7 +40,7 @@ class Record:
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # cut off by a kill, or of another kind
 
-    def line(self, candidate: Candidate, seed: int) -> Line | None:
+    def line(self, candidate: Candidate, seed: int) -> _Line | None:
         """The last line about a trial."""
         return self.known.get(identity(candidate.setting, seed, self.seeded))
 
@@ -71,19 +73,25 @@ def opened(stream: IO[str], section: Section) -> Record:
 
 
 def identity(settings: Mapping[str, Any], seed: int, seeded: Sequence[str]) -> str:
-    """What makes a trial the same as another.
+    """What makes a trial the same as another; settings that its method does not read make no difference.
 
     >>> identity({"damping": 1}, 0, ()) == identity({"metric": {"damping": 1.0}}, 0, ())
     True
+    >>> identity({"method": "rws", "damping": 1}, 0, ()) == identity({"method": "rws"}, 0, ())
+    True
     """
+    given = flat(settings)
+    unread = given.keys() - read_by(reader_for(given))
+    idle = {name for name in unread if names.readers(name)}  # one unknown today made a difference once
+    kept = {name: _plain(value) for name, value in given.items() if name not in idle}
     also = sorted(names.short_names().get(name, name) for name in seeded)
-    return json.dumps([_plain(flat(settings)), seed, also], sort_keys=True)
+    return json.dumps([kept, seed, also], sort_keys=True)
 
 
 def figures(trace: Iterable[Mapping[str, Any]]) -> Rows:
     """The columns of a trace that are compared and drawn, without its diagnostics."""
     return [
-        {name: value for name, value in row.items() if name in KEPT or name.startswith(SPLITS)}
+        {name: value for name, value in row.items() if name in _KEPT or name.startswith(_SPLITS)}
         for row in trace
     ]
 

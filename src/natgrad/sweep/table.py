@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad import names
+from natgrad import writing
+from natgrad.config import names
 from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.sweep.choice import Results
@@ -29,8 +30,8 @@ def write(place: Path, results: Results) -> dict[str, Any]:
         "table": str(place / "table.md"),
         "picture": str(place / "sweep.png"),
     }
-    folder.write(place / "table.json", folder.json_line(found) + "\n")
-    folder.write(place / "table.md", "\n".join(page(found)) + "\n")
+    writing.write(place / "table.json", folder.json_line(found) + "\n")
+    writing.write(place / "table.md", "\n".join(page(found)) + "\n")
     drawn = [
         Drawn(_named(line), [record.rows(each, seed) or [] for seed in each.seeds]) for line, each in lines
     ]

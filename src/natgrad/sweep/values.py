@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from natgrad import names
+from natgrad.config import names
 from natgrad.errors import InputError
 
 Setting = dict[str, Any]

@@ -8,7 +8,7 @@ from natgrad.errors import InputError
 from natgrad.models import registry
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
-STEPS = 2**31 - 1  # what a step counter holds
+_STEPS = 2**31 - 1  # what a step counter holds
 
 
 def check(settings: Any, dataset: Dataset) -> None:
@@ -19,9 +19,9 @@ def check(settings: Any, dataset: Dataset) -> None:
             f"the batch size {batch} is larger than the training set of {rows} rows; lower --batch-size"
         )
     steps = max(rows // batch * settings.training.epochs, settings.training.schedule_steps or 0)
-    if steps > STEPS:
+    if steps > _STEPS:
         raise InputError(
-            f"expected at most {STEPS} steps, got {steps}; lower --epochs or training.schedule_steps"
+            f"expected at most {_STEPS} steps, got {steps}; lower --epochs or training.schedule_steps"
         )
     registry.spec_of(settings.model.kind).check(settings, dataset)
 

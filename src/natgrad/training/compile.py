@@ -19,7 +19,7 @@ import jax
 from natgrad.core import Pace
 
 LONG = 20_000  # steps, from which on memory apart is worth a compilation
-KEPT = 16  # programs that are kept for further trainings of the same shapes
+_KEPT = 16  # programs that are kept for further trainings of the same shapes
 WIDE: dict[str, str | bool] = {"xla_cpu_prefer_vector_width": "512"}  # its own choice is half of it
 _APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap": "1"}
 _LEVELS = {"0": "INFO", "1": "WARNING", "2": "ERROR", "3": "CRITICAL"}  # as in TF_CPP_MIN_LOG_LEVEL
@@ -55,7 +55,7 @@ def compiled(
     program = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
     if key is not None:
         _programs[whole] = program
-        while len(_programs) > KEPT:
+        while len(_programs) > _KEPT:
             _programs.popitem(last=False)
     return program
 

@@ -19,6 +19,7 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress
 from natgrad.training.checks import learned
 from natgrad.training.session import Session, is_over
+from natgrad.writing import write
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def saved(place: Path, epochs: int | None) -> Session | None:
     with folder.writing(place):
         folder.cut(place, session.progress.rows)
         if session.settings != before:
-            folder.write(place / "config.toml", config.dump(session.settings))
+            write(place / "config.toml", config.dump(session.settings))
     return session
 
 

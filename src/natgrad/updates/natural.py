@@ -126,6 +126,8 @@ def natural(
         part: which part of the model the direction moves; gradients are of that part only.
         describe: makes numbers of a step whose evidence is a `Solved`.
     """
+    if options.damping.ratio is not None and options.length is None:
+        raise ValueError("this damping looks at the loss after a step; give the options a length")
 
     def prepared(keys: Any, kept: Kept, model: Model, estimate: Estimate) -> Kept:
         operator, carry = metric.measure(keys[0], kept.metric, model, estimate.samples)
@@ -158,25 +160,14 @@ def natural(
         after = _value_after(revalue, part, model, estimate.samples)
         solution = _backtracked(solution, now.factor, right, after)
         vector, curvature = _gained(options, now.factor, solution)
-        line = Line(
-            kept.steps,
-            lambda: after(tree.zeros(vector)),
-            lambda rate: after(tree.scale(rate, vector)),
-            tree.vdot(estimate.gradient, vector),
-            curvature,
-        )
+        slope = tree.vdot(estimate.gradient, vector)
+        value = lambda rate: after(tree.scale(rate, vector))  # noqa: E731
+        line = Line(kept.steps, lambda: after(tree.zeros(vector)), value, slope, curvature)
         rate = None if options.length is None else options.length(line)
         ratio, level = _judged(options.damping, kept, line, rate, failed=solution.result == FAILED)
         sound = _sound(options, solution, rate, ratio, kept.steps)
         evidence = _evidence(solution, options, kept, (rate, ratio, curvature))
-        later = now._replace(
-            steps=kept.steps + 1,
-            age=(now.age + 1) % options.refresh,
-            factor=() if options.refresh == 1 else now.factor,
-            level=level,
-            gradient=right if options.gradient_decay else (),
-            direction=vector if options.warm_start else (),
-        )
+        later = _aged(now._replace(level=level), options, right, vector)
         return Step(vector, later, Solved(evidence, now.factor, right, curvature), rate, now.after, sound)
 
     return Direction(init, apply, _keep, describe)
@@ -186,6 +177,17 @@ def no_evidence(like: Float[Array, ""]) -> Evidence:
     """The evidence before the first step: as shaped as any other."""
     count, nothing = jnp.zeros((), jnp.int32), jnp.full_like(like, jnp.nan)
     return Evidence(count, count, *(nothing,) * 5)
+
+
+def _aged(now: Kept, options: Options, right: Model, vector: Model) -> Kept:
+    """A step later; what serves one step only is not kept."""
+    return now._replace(
+        steps=now.steps + 1,
+        age=(now.age + 1) % options.refresh,
+        factor=() if options.refresh == 1 else now.factor,
+        gradient=right if options.gradient_decay else (),
+        direction=vector if options.warm_start else (),
+    )
 
 
 def _renewed(kept: Kept, renew: Callable[[], Kept]) -> Kept:

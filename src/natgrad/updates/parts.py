@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 from natgrad.core import Carry, Direction, Estimate, Info, Model, Numbers, Step
 
 SUMMED = ("step_kl",)  # numbers of the parts that add up
-LARGEST = ("solver_iterations",)
+_LARGEST = ("solver_iterations",)
 
 
 class Part(NamedTuple):
@@ -114,7 +114,7 @@ def _together(found: Mapping[str, Numbers]) -> Numbers:
         for key, value in own.items():
             if key in SUMMED:
                 numbers[key] = numbers[key] + value if key in numbers else value
-            elif key in LARGEST:
+            elif key in _LARGEST:
                 numbers[key] = jnp.maximum(numbers[key], value) if key in numbers else value
             else:
                 numbers[f"{name}.{key}"] = value

@@ -5,7 +5,7 @@ from typing import Any
 
 from natgrad.errors import InputError
 
-DREAMS, COMPLETIONS = 64, 8
+_DREAMS, COMPLETIONS = 64, 8
 
 
 def evaluate(
@@ -57,7 +57,7 @@ def sample(
     from natgrad.models.helmholtz.measure import complete_run, sample_run
 
     if given is None:
-        return sample_run(run, number=DREAMS if number is None else number, seed=seed, out=out)
+        return sample_run(run, number=_DREAMS if number is None else number, seed=seed, out=out)
     chosen = COMPLETIONS if number is None else number
     return complete_run(run, given, mask, number=chosen, steps=steps, seed=seed, out=out)
 

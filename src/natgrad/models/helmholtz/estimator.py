@@ -29,7 +29,7 @@ from natgrad.layers.bernoulli import probability
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training.session import Session
 
-WATCHED = 16  # training rows on which a session evaluates: always as many, so that one compilation serves
+_WATCHED = 16  # training rows on which a session evaluates: always as many, so that one compilation serves
 
 FLOATS = (np.float64, np.float32)
 
@@ -45,7 +45,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         samples: samples per row in training, S.
         batch_size: rows in a batch; all rows, if there are fewer.
         learning_rate: the step size; None for the method's default.
-        damping: the natural methods' damping.
+        damping: the natural methods' damping; None for the method's default, and for methods without one.
         optimizer: what is done with the direction: sgd, momentum, nesterov, adam, nadam, rmsprop.
         binarize: grey values are drawn anew at every use in training ("resample"), or rounded ("round").
         posterior_samples: samples of the hidden units in `transform` and `score_samples`.
@@ -53,7 +53,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
             otherwise values outside [0, 1] are an error.
         settings: any other setting of natgrad by its dotted name, such as {"optimizer.schedule": "cosine"}.
         random_state: decides initial weights, the order of rows and every sample.
-        model_: after fitting, the `natgrad.trained.Trained` model.
+        model_: after fitting, the `natgrad.models.helmholtz.trained.Trained` model.
         n_features_in_: the number of features seen in fitting.
 
     Example:
@@ -66,7 +66,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
     samples: int = 10
     batch_size: int = 32
     learning_rate: float | None = None
-    damping: float = 0.2
+    damping: float | None = None
     optimizer: str = "sgd"
     binarize: str = "resample"
     posterior_samples: int = 100
@@ -184,14 +184,13 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
             "method": self.method,
             "layers": layers,
             "samples": self.samples,
-            "damping": self.damping,
             "optimizer": self.optimizer,
             "data.binarize": self.binarize,
             "evaluation.every": max(epochs, 1),
             "evaluation.test_samples": self.samples,
         } | (self.settings or {})
-        if self.learning_rate is not None:
-            named["learning_rate"] = self.learning_rate
+        optional = {"learning_rate": self.learning_rate, "damping": self.damping}
+        named |= {name: value for name, value in optional.items() if value is not None}
         own = {"seed": seed, "epochs": epochs, "batch_size": self.batch_size}
         found = config.resolve({name: _plain(value) for name, value in (named | own).items()})
         size = min(found.training.batch_size, rows)
@@ -202,7 +201,7 @@ def _dataset(rows: np.ndarray, settings: config.Config, seed: int) -> Dataset:
     """Rows in [0, 1] as a session takes them: bytes, {0,1} or 256 levels. A few are evaluated on as well."""
     binary = bool(((rows == 0) | (rows == 1)).all())
     coded = rows.astype(np.uint8) if binary else to_bytes(rows)
-    watched = coded[np.random.default_rng(seed).integers(len(coded), size=WATCHED)]
+    watched = coded[np.random.default_rng(seed).integers(len(coded), size=_WATCHED)]
     parts = Parts({"train": coded, "valid": watched, "test": watched}, None, {"kind": "none"})
     levels = 1 if binary else GREY
     return assemble("X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, law=None)

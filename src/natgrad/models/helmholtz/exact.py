@@ -16,8 +16,8 @@ from natgrad.errors import InputError
 from natgrad.layers import bernoulli
 from natgrad.models.helmholtz.machine import Helmholtz
 
-LARGEST = 24  # units of two neighbouring hidden layers together
-ROOM = 2**26  # numbers: a layer's logits under every state of the layer above
+_LARGEST = 24  # units of two neighbouring hidden layers together
+_ROOM = 2**26  # numbers: a layer's logits under every state of the layer above
 
 
 @jax.jit
@@ -25,15 +25,15 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
     """log p(x) of every row, exactly; values in the model's coding."""
     hidden = model.sizes[1:]
     pairs = [low + up for low, up in pairwise(hidden)] or [hidden[0]]
-    if max(pairs) > LARGEST:
+    if max(pairs) > _LARGEST:
         raise InputError(
-            f"exact likelihood needs neighbouring hidden layers of at most {LARGEST} units together, "
+            f"exact likelihood needs neighbouring hidden layers of at most {_LARGEST} units together, "
             f"got {max(pairs)}; use the importance-sampled likelihood"
         )
     widest = max(low * 2**up for low, up in pairwise(model.sizes))
-    if widest > ROOM:
+    if widest > _ROOM:
         raise InputError(
-            f"exact likelihood would hold {widest:,} logits at once, more than {ROOM:,}; "
+            f"exact likelihood would hold {widest:,} logits at once, more than {_ROOM:,}; "
             "use the importance-sampled likelihood"
         )
     upper = states(hidden[-1])
@@ -68,4 +68,4 @@ def _down(model: Helmholtz, layer: bernoulli.Layer, upper: Array, log_upper: Arr
     def one(column: Array) -> Array:
         return jax.nn.logsumexp(bernoulli.log_prob(logit, column[:, None, None])[:, 0] + log_upper)
 
-    return jax.lax.map(one, lower.T, batch_size=max(1, min(64, ROOM // (4 * logit.size))))
+    return jax.lax.map(one, lower.T, batch_size=max(1, min(64, _ROOM // (4 * logit.size))))

@@ -7,7 +7,6 @@ Layers are counted from the data upward. The header's metadata has the sizes and
 stand for off and on.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from natgrad.errors import InputError
 from natgrad.layers.bernoulli import Coding, Layer
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.records.state import named, opened
+from natgrad.writing import write
 
-FORMAT = "natgrad-helmholtz-1"
+_FORMAT = "natgrad-helmholtz-1"
 
 
 def save(path: str | Path, model: Helmholtz) -> Path:
@@ -28,14 +28,11 @@ def save(path: str | Path, model: Helmholtz) -> Path:
 
     path = Path(path)
     sizes = ",".join(str(size) for size in model.sizes)
-    about = {"format": FORMAT, "sizes": sizes, "off": str(model.coding.low), "on": str(model.coding.high)}
+    about = {"format": _FORMAT, "sizes": sizes, "off": str(model.coding.low), "on": str(model.coding.high)}
     arrays = {name: np.ascontiguousarray(array) for name, array in named(model).items()}
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_bytes(serialise(arrays, metadata=about))
-        os.replace(temporary, path)
+        write(path, serialise(arrays, metadata=about))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(
             f"cannot write the model to {path}: {error.strerror}; give a file you may write"
         ) from None
@@ -64,9 +61,9 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     try:
         with opened(path) as file:
             about = file.metadata() or {}
-            if about.get("format") != FORMAT:
+            if about.get("format") != _FORMAT:
                 raise InputError(
-                    f"expected a file of the format {FORMAT}, {path} says {about.get('format')!r}; "
+                    f"expected a file of the format {_FORMAT}, {path} says {about.get('format')!r}; "
                     "give one that `run.model.save` wrote"
                 )
             return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

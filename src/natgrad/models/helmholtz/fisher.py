@@ -25,13 +25,13 @@ from natgrad.updates.parts import Part
 
 GENERATION, RECOGNITION = Part(("prior", "generation")), Part(("recognition",))
 RowWeights = Float[Array, "sample row"]
-Blocks = tuple[UnitBlocks, ...]
+_Blocks = tuple[UnitBlocks, ...]
 
 
 def generation_from_dreams(limit: int | None = None) -> Metric:
     """E over p(x, h), from dreams [nrws eq. 25-26], with at most `limit` rows."""
 
-    def blocks(key: PRNGKeyArray, drawn: Phases) -> Blocks:
+    def blocks(key: PRNGKeyArray, drawn: Phases) -> _Blocks:
         del key
         dreams = drawn.dreams
         return _blocks(dreams.values[1:], dreams.generation[:-1], even(drawn.weights), limit)
@@ -45,7 +45,7 @@ def generation_from_wake(limit: int | None = None) -> Metric:
     Of more rows than `limit`, each datum keeps equally many samples, drawn by their weights.
     """
 
-    def blocks(key: PRNGKeyArray, drawn: Phases) -> Blocks:
+    def blocks(key: PRNGKeyArray, drawn: Phases) -> _Blocks:
         values, logits = drawn.wake.values[1:], drawn.wake.generation[:-1]
         if limit is None or limit >= drawn.weights.size:
             weights = (
@@ -111,7 +111,7 @@ def curvature(logit: Array) -> Array:
     return 1 / (2 + jnp.exp(logit) + jnp.exp(-logit))
 
 
-def _generation(blocks: Callable[[PRNGKeyArray, Phases], Blocks]) -> Metric:
+def _generation(blocks: Callable[[PRNGKeyArray, Phases], _Blocks]) -> Metric:
     def measure(
         key: PRNGKeyArray, carry: Carry, model: Helmholtz, drawn: Phases
     ) -> tuple[LayeredFisher, Carry]:
@@ -121,7 +121,7 @@ def _generation(blocks: Callable[[PRNGKeyArray, Phases], Blocks]) -> Metric:
     return Metric(lambda key, model, drawn: (), measure)
 
 
-def _recognition(blocks: Callable[[Phases], Blocks]) -> Metric:
+def _recognition(blocks: Callable[[Phases], _Blocks]) -> Metric:
     def measure(
         key: PRNGKeyArray, carry: Carry, model: Helmholtz, drawn: Phases
     ) -> tuple[LayeredFisher, Carry]:
@@ -137,7 +137,7 @@ def _picked(array: Values, chosen: Int[Array, "kept datum"]) -> Values:
 
 def _blocks(
     inputs: tuple[Values, ...], logits: tuple[Values, ...], weights: RowWeights, limit: int | None
-) -> Blocks:
+) -> _Blocks:
     return map_layers(lambda value, logit: _layer(value, logit, weights, limit), inputs, logits)
 
 

@@ -22,27 +22,27 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from natgrad.layers import bernoulli
 from natgrad.layers.bernoulli import Values
 from natgrad.models.helmholtz import machine as helmholtz
-from natgrad.models.helmholtz.machine import Helmholtz, Pass
+from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.tree import map_layers
 
-DREAMS = 1000  # candidates for the start of every chain
+_DREAMS = 1000  # candidates for the start of every chain
 CHAINS = 256  # chains that run side by side
 
-Visible = Float[Array, "visible row"]
+_Visible = Float[Array, "visible row"]
 Mask = Bool[Array, "visible row"]
 
 
 class Chain(NamedTuple):
     """Where every row's chain is: its visible values, its hidden layers, pixel means, moves so far."""
 
-    visible: Visible
+    visible: _Visible
     hidden: tuple[Values, ...]
-    means: Visible
+    means: _Visible
     moves: Int[Array, " row"]
 
 
 def complete(
-    key: PRNGKeyArray, model: Helmholtz, visible: Visible, hide: Mask, *, steps: int, samples: int
+    key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, *, steps: int, samples: int
 ) -> Chain:
     """One completion of every row after so many steps; `hide` is true where a pixel is to be drawn."""
     total = visible.shape[1]
@@ -58,7 +58,7 @@ def complete(
 
 @partial(jax.jit, static_argnames="samples")
 def _run(
-    key: PRNGKeyArray, model: Helmholtz, visible: Visible, hide: Mask, steps: Array, *, samples: int
+    key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, steps: Array, *, samples: int
 ) -> Chain:
     key_start, key_steps = jax.random.split(key)
 
@@ -68,7 +68,7 @@ def _run(
     return jax.lax.fori_loop(0, steps, body, start(key_start, model, visible, hide))
 
 
-def start(key: PRNGKeyArray, model: Helmholtz, visible: Visible, hide: Mask, dreams: int = DREAMS) -> Chain:
+def start(key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, dreams: int = _DREAMS) -> Chain:
     """Hidden states of dreams, resampled for every row by how well they explain its known pixels."""
     key_dream, key_pick, key_pixels = jax.random.split(key, 3)
     dreamt = helmholtz.dream(key_dream, model, dreams, 1)  # ~ p(x, h)
@@ -86,7 +86,7 @@ def start(key: PRNGKeyArray, model: Helmholtz, visible: Visible, hide: Mask, dre
 def advance(key: PRNGKeyArray, model: Helmholtz, chain: Chain, hide: Mask, *, samples: int) -> Chain:
     """One step of every chain: hidden states by resampling, then hidden pixels given them."""
     key_wake, key_pick, key_pixels = jax.random.split(key, 3)
-    present = _judged(model, (chain.visible[:, None, :], *chain.hidden))
+    present = helmholtz.judged(model, (chain.visible[:, None, :], *chain.hidden))
     fresh = helmholtz.wake(key_wake, model, chain.visible, samples)  # ~ q(h | x)
     log_weights = jnp.concatenate([helmholtz.log_weights(model, drawn) for drawn in (present, fresh)])
     pick = jax.random.categorical(key_pick, log_weights, axis=0)  # the present state is number 0
@@ -100,13 +100,6 @@ def advance(key: PRNGKeyArray, model: Helmholtz, chain: Chain, hide: Mask, *, sa
     return Chain(visible, hidden, means, chain.moves + (pick > 0).astype(jnp.int32))
 
 
-def _fill(key: PRNGKeyArray, model: Helmholtz, means: Visible, visible: Visible, hide: Mask) -> Visible:
+def _fill(key: PRNGKeyArray, model: Helmholtz, means: _Visible, visible: _Visible, hide: Mask) -> _Visible:
     on = jax.random.uniform(key, means.shape, means.dtype) < means  # ~ p(x | h_1)
     return jnp.where(hide, model.coding.value(on, means.dtype), visible)
-
-
-def _judged(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
-    """What both networks say of given states."""
-    generation = map_layers(bernoulli.logits, model.generation, values[1:])
-    recognition = map_layers(bernoulli.logits, model.recognition, values[:-1])
-    return Pass(values, (*generation, model.prior[:, None, None]), recognition)

@@ -27,7 +27,7 @@ WEIGHTS = {
     "glorot-uniform": jax.nn.initializers.glorot_uniform,
     "lecun-normal": jax.nn.initializers.lecun_normal,
 }
-PICTURES = 25
+_PICTURES = 25
 
 
 def shape_of(settings: Any, dataset: Dataset) -> Shape:
@@ -102,7 +102,7 @@ def _pictures(state: State, shape: tuple[int, int] | None) -> dict[str, Sheet]:
 
 @jax.jit
 def _dreamt(key: PRNGKeyArray, model: Helmholtz) -> tuple[Array, Array]:
-    dreams = dream(key, model, 1, PICTURES)
+    dreams = dream(key, model, 1, _PICTURES)
     return jax.nn.sigmoid(dreams.generation[0][:, 0]).T, model.coding.on(dreams.values[0][:, 0]).T
 
 

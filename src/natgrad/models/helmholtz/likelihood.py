@@ -20,16 +20,16 @@ from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.training import compile as ahead
 
-Visible = Float[Array, "visible row"]
+_Visible = Float[Array, "visible row"]
 
 
-ROWS, DRAWS = 32, 2048  # at a time, at most: more leave the cache, and take twice the time
+_ROWS, DRAWS = 32, 2048  # at a time, at most: more leave the cache, and take twice the time
 
 
 def log_likelihood(
     key: PRNGKeyArray,
     model: Helmholtz,
-    visible: Visible,
+    visible: _Visible,
     *,
     samples: int,
     memory_mb: float = 64.0,
@@ -46,7 +46,7 @@ def log_likelihood(
 def log_means(
     key: PRNGKeyArray,
     model: Helmholtz,
-    visible: Visible,
+    visible: _Visible,
     *,
     samples: int,
     power: float = 1.0,
@@ -73,7 +73,7 @@ def log_means(
 def _estimate(
     key: PRNGKeyArray,
     model: Helmholtz,
-    visible: Visible,
+    visible: _Visible,
     samples: Int[Array, ""],
     power: Float[Array, ""],
     *,
@@ -92,5 +92,5 @@ def _estimate(
 def _portions(model: Helmholtz, total: int, samples: int, memory_mb: float) -> tuple[int, int]:
     """Rows and samples at a time: what a processor's cache holds, and no more than fits the memory."""
     room = max(1, int(memory_mb * 2**20 / (4 * 4 * sum(model.sizes))))
-    rows = min(total, max(1, room // min(samples, 64)), ROWS)
+    rows = min(total, max(1, room // min(samples, 64)), _ROWS)
     return rows, max(1, min(samples, room // rows, DRAWS // rows))

@@ -1,27 +1,28 @@
 """Measure a finished run: its test likelihood, its samples."""
 
+import math
 from pathlib import Path
 from typing import Any
 
+import jax
 from jaxtyping import Array, PRNGKeyArray
 
-from natgrad.data import Dataset
-from natgrad.data import load as load_data
+from natgrad.data import load_settings
 from natgrad.errors import InputError
+from natgrad.evaluate import trust
 from natgrad.evaluate.completed import save_completions, save_reconstructions
 from natgrad.evaluate.given import Words
+from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import save_samples
-from natgrad.evaluate.weights import FEW, HEAVY, Likelihood
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import normalizer as bidirectional
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.monitor import SMALL, held_out
-from natgrad.training.run import Run, load
+from natgrad.models.helmholtz.monitor import SMALL
+from natgrad.training.run import load
 
 DAMPING = 0.2  # at which a machine is looked at whose method has none
-DOUBTFUL = 0.1  # the share of rows with bad weights from which on the mean's error shows it
 
 
 def evaluate_run(
@@ -31,13 +32,12 @@ def evaluate_run(
     if rows < 0:
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
-    dataset = _dataset(found)
-    test = held_out(dataset, dataset.test, seed=found.config.data.split_seed, limit=rows)
+    dataset = load_settings(found.config.data)
+    test = binary_rows(dataset, "test", seed=found.config.data.split_seed, limit=rows)
     model = found.model.parameters
     visible = model.coding.value(test, model.prior.dtype)
-    likelihood = importance.log_likelihood(
-        generator.key(seed), model, visible, samples=samples, memory_mb=memory_mb
-    )
+    key = generator.key(seed)
+    likelihood = importance.log_likelihood(key, model, visible, samples=samples, memory_mb=memory_mb)
     result = {
         "run": str(found.folder),
         "test_ll": likelihood.mean,
@@ -45,41 +45,33 @@ def evaluate_run(
         "mc_se": likelihood.mc_se,
         "samples": samples,
         "rows": test.shape[1],
-    } | _trust(likelihood)
+    } | trust.facts(likelihood)
+    warnings = trust.warnings(likelihood, "test_ll", "mc_se")
     if found.config.method in {"bihm", "nbihm"}:
-        result |= _bidirectional(generator.key(seed), model, visible, samples)
+        more, doubts = _bidirectional(key, model, visible, samples=samples, memory_mb=memory_mb)
+        result, warnings = result | more, warnings + doubts
     if dataset.law is not None and sum(model.sizes[1:]) <= SMALL:
         result["kl"] = float(exact.divergence(model, dataset.law.patterns, dataset.law.probabilities))
-    return result
+    return result | ({"warning": ". ".join(warnings)} if warnings else {})
 
 
-def _trust(likelihood: Likelihood) -> dict[str, Any]:
-    """What tells whether `mc_se` is to be trusted: averages over rows, and a sentence if it is not."""
-    tails = likelihood.pareto_k
-    found: dict[str, Any] = {
-        "effective_samples": float(likelihood.effective_samples.mean()),
-        "pareto_k": None if tails is None else float(tails.mean()),
-        "heavy_tailed_rows": likelihood.heavy,
-    }
-    if likelihood.doubtful > DOUBTFUL:
-        found["warning"] = (
-            "mc_se is not to be trusted and test_ll is likely to be too low: "
-            f"for {likelihood.doubtful:.0%} of the rows the importance weights have a heavy tail "
-            f"(Pareto k > {HEAVY}) or fewer than {FEW} effective samples; give more --samples"
-        )
-    return found
-
-
-def _bidirectional(key: PRNGKeyArray, model: Helmholtz, visible: Array, samples: int) -> dict[str, Any]:
-    """log p* without and with its normaliser; the published number is the one without."""
-    rows = bidirectional.log_unnormalised(key, model, visible, samples=samples)
-    z2 = bidirectional.normaliser(key, model)
-    return {
-        "test_ll_star_unnormalised": float(rows.mean()),
+def _bidirectional(
+    key: PRNGKeyArray, model: Helmholtz, visible: Array, *, samples: int, memory_mb: float
+) -> tuple[dict[str, Any], list[str]]:
+    """log p* without and with its normaliser, the published number being the one without; warnings."""
+    key_rows, key_normaliser = jax.random.split(key)
+    rows = bidirectional.log_unnormalised(key_rows, model, visible, samples=samples, memory_mb=memory_mb)
+    z2 = bidirectional.normaliser(key_normaliser, model)
+    result = {
+        "test_ll_star_unnormalised": rows.mean,
         "log_z2": z2.log_z2,
         "log_z2_se": z2.se,
-        "test_ll_star": float(rows.mean()) - z2.log_z2,
+        "test_ll_star": rows.mean - z2.log_z2,
+        "test_ll_star_se": rows.se,
+        "test_ll_star_mc_se": math.hypot(rows.mc_se, z2.se),
     }
+    warnings = trust.warnings(rows, "test_ll_star", "test_ll_star_mc_se")
+    return result, warnings + trust.sum_warnings(z2.pareto_k, "log_z2_se", "test_ll")
 
 
 def fisher_run(
@@ -93,17 +85,12 @@ def fisher_run(
     spectrum.picture(place, stacks, values)
     damping = found.config.metric.damping if hasattr(found.config, "metric") else DAMPING
     count = found.config.training.batch_size * found.config.objective.samples
-    layers = [
-        {"network": name, "layer": number} | row
-        for name, stack in stacks.items()
-        for number, row in enumerate(spectrum.summary(stack, values[name], damping, count))
-    ]
     return {
         "run": str(found.folder),
         "picture": str(place),
         "damping": damping,
         "rows": rows,
-        "layers": layers,
+        "layers": spectrum.table(stacks, values, damping, count),
     }
 
 
@@ -123,7 +110,7 @@ def complete_run(
     sent through the hidden units and back.
     """
     found = load(run)
-    words = Words(_dataset(found), found.model.parameters.sizes[0], found.image_shape)
+    words = Words(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
     rows = words.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
     picture = Path(out) if out is not None else found.folder / "completions.png"
@@ -138,13 +125,6 @@ def complete_run(
     agreed = float((done.samples == rows[:, None])[..., hide].mean())
     result |= {"mask": mask, "hidden": int(hide.sum()), "picture": str(picture), "number": number}
     return result | {"steps": steps, "seed": seed, "moved": float(done.moved.mean()), "pixels_agreed": agreed}
-
-
-def _dataset(found: Run) -> Dataset:
-    data = found.config.data
-    return load_data(
-        data.name, binarize=data.binarize, split_seed=data.split_seed, image_shape=data.image_shape
-    )
 
 
 def sample_run(

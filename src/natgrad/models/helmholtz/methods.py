@@ -30,10 +30,10 @@ from natgrad.updates.lengths import Length, divergence_ball, learning_rate, pace
 from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, Part, blockwise
 
-WATCHED = 20  # steps from one look at the reduction ratio to the next
-FACTOR = 1.1  # of the damping, at every look: draws are few, and a single ratio says little
+_WATCHED = 20  # steps from one look at the reduction ratio to the next
+_FACTOR = 1.1  # of the damping, at every look: draws are few, and a single ratio says little
 
-OBJECTIVES: dict[str, Callable[[Any, int], Objective]] = {
+_OBJECTIVES: dict[str, Callable[[Any, int], Objective]] = {
     "wake-sleep": lambda chosen, samples: wake_sleep(samples, sleep_share=chosen.sleep_share),
     "reweighted": lambda chosen, samples: reweighted(
         samples, wake_share=chosen.wake_share, sleep_share=chosen.sleep_share, baseline=chosen.baseline
@@ -58,7 +58,7 @@ SOURCES: dict[str, dict[str, Callable[[int | None], Metric]]] = {
 }
 PARTS: dict[str, Part] = {"generation": fisher.GENERATION, "recognition": fisher.RECOGNITION}
 
-SOLVERS: dict[str, Callable[[int, int], Choice]] = {
+_SOLVERS: dict[str, Callable[[int, int], Choice]] = {
     "auto": automatic,
     "direct": lambda refresh, iterations: always(direct()),
     "dual": lambda refresh, iterations: always(dual()),
@@ -79,7 +79,7 @@ class Own(NamedTuple):
 def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """The training method of a config, with so many samples, at a pace."""
     chosen, optimizer = settings.objective, settings.optimizer
-    make = OBJECTIVES[METHODS[settings.method]]
+    make = _OBJECTIVES[METHODS[settings.method]]
     put_together = functools.partial(
         descent,
         optimizer=OPTIMIZERS[optimizer.name](optimizer.momentum),
@@ -199,7 +199,7 @@ def _choice(settings: Any, refresh: int) -> Choice:
     chosen = settings.metric
     if not hasattr(chosen, "solver"):
         return always(diagonal())
-    return SOLVERS[chosen.solver](refresh, chosen.iterations)
+    return _SOLVERS[chosen.solver](refresh, chosen.iterations)
 
 
 def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
@@ -207,7 +207,7 @@ def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
     falling = scheduled(SCHEDULES["exponential"](damping, Decay(pace.steps, final)))
     if not chosen.adaptive:
         return falling
-    return levenberg_marquardt(falling, factor=FACTOR, every=WATCHED, bounds=(1e-3, 1e3))
+    return levenberg_marquardt(falling, factor=_FACTOR, every=_WATCHED, bounds=(1e-3, 1e3))
 
 
 def _length(chosen: Any, rate: optax.Schedule) -> Length | None:

@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from natgrad import config
-from natgrad.data import Dataset, batches
+from natgrad.data import Dataset
+from natgrad.evaluate.held_out import binary_rows
 from natgrad.models.helmholtz import exact
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz.machine import Helmholtz
@@ -28,8 +27,8 @@ class Monitor:
     def __init__(self, key: PRNGKeyArray, settings: config.Config, dataset: Dataset) -> None:
         self.key, self.settings, self.law = key, settings, dataset.law
         limit, seed = settings.evaluation.rows, settings.data.split_seed
-        self.valid = held_out(dataset, dataset.valid, seed=seed, limit=limit)
-        self.test = held_out(dataset, dataset.test, seed=seed, limit=limit)
+        self.valid = binary_rows(dataset, "valid", seed=seed, limit=limit)
+        self.test = binary_rows(dataset, "test", seed=seed, limit=limit)
 
     def measure(self, model: Helmholtz) -> dict[str, Any]:
         """One row's worth of measurements."""
@@ -45,15 +44,6 @@ class Monitor:
         if self.law is not None and sum(model.sizes[1:]) <= SMALL:
             row["kl"] = float(_divergence(model, self.law.patterns, self.law.probabilities))
         return row
-
-
-def held_out(
-    dataset: Dataset, values: np.ndarray, *, seed: int, limit: int = 0
-) -> Float[Array, "visible row"]:
-    """Up to `limit` rows (0: all) of a held-out split as {0,1} on the device, chosen by seed."""
-    order = np.random.default_rng(seed).permutation(len(values))[: limit or None]
-    rows = batches.on_device(values[order], dataset.levels, dataset.resample)
-    return batches.draw(jax.random.key(seed), rows, jnp.arange(len(order)), jnp.zeros(()).dtype)
 
 
 _divergence = jax.jit(exact.divergence)

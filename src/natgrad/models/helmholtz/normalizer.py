@@ -17,64 +17,57 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from natgrad.evaluate import weights
+from natgrad.evaluate.weights import Likelihood, Running
+from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
 
 
 class Normaliser(NamedTuple):
-    """log Z^2 and its sampling error."""
+    """log Z^2, its sampling error, and the shape of the tail of its terms (None if these are too few)."""
 
     log_z2: float
     se: float
     draws: int
+    pareto_k: float | None
 
 
 def normaliser(key: PRNGKeyArray, model: Helmholtz, *, draws: int = 100_000, inner: int = 10) -> Normaliser:
     """Estimate log Z^2 from that many dreams, each answered by `inner` recognitions."""
-    portion = min(draws, 2000)
-    turns = -(-draws // portion)
-    logs = np.concatenate(
-        [np.asarray(_ratios(jax.random.fold_in(key, turn), model, portion, inner)) for turn in range(turns)]
-    ).astype(np.float64)
-    top = logs.max()
-    ratios = np.exp(logs - top)
-    error = ratios.std(ddof=1) / np.sqrt(len(ratios)) / ratios.mean()
-    return Normaliser(float(top + np.log(ratios.mean())), float(error), len(ratios))
+    chunk = max(1, min(draws, importance.DRAWS // inner))
+    sums = _ratio_sums(key, model, draws, chunk=chunk, inner=inner, kept=weights.kept_for(draws))
+    found = weights.told(sums, draws)
+    tail = None if found.pareto_k is None else float(found.pareto_k[0])
+    return Normaliser(float(found.log_mean[0]), float(np.sqrt(found.variance[0])), draws, tail)
 
 
-@partial(jax.jit, static_argnames=("portion", "inner"))
-def _ratios(key: PRNGKeyArray, model: Helmholtz, portion: int, inner: int) -> Float[Array, " draw"]:
-    """log of exp(-d(h) / 2) times the mean over h' of exp(d(h') / 2), one per dream."""
-    key_dream, key_wake = jax.random.split(key)
-    dreams = helmholtz.dream(key_dream, model, 1, portion)  # ~ p(x, h)
-    answers = helmholtz.wake(key_wake, model, dreams.values[0][:, 0], inner)  # ~ q(h' | x)
-    outer = helmholtz.log_weights(model, dreams)[0]
-    mean = jax.nn.logsumexp(helmholtz.log_weights(model, answers) / 2, axis=0) - jnp.log(inner)
-    return mean - outer / 2
+@partial(jax.jit, static_argnames=("chunk", "inner", "kept"))
+def _ratio_sums(
+    key: PRNGKeyArray, model: Helmholtz, draws: Int[Array, ""], *, chunk: int, inner: int, kept: int
+) -> Running:
+    """The running sums of one row: exp(-d(h) / 2) times the mean over h' of exp(d(h') / 2), by dreams."""
+
+    def draw(turn: Int[Array, ""]) -> Float[Array, "dream 1"]:
+        key_dream, key_wake = jax.random.split(jax.random.fold_in(key, turn))
+        dreams = helmholtz.dream(key_dream, model, 1, chunk)  # ~ p(x, h)
+        answers = helmholtz.wake(key_wake, model, dreams.values[0][:, 0], inner)  # ~ q(h' | x)
+        outer = helmholtz.log_weights(model, dreams)[0]
+        mean = jax.nn.logsumexp(helmholtz.log_weights(model, answers) / 2, axis=0) - jnp.log(inner)
+        return (mean - outer / 2)[:, None]
+
+    return weights.streamed(draw, draws, chunk=chunk, kept=kept)
 
 
 def log_unnormalised(
-    key: PRNGKeyArray, model: Helmholtz, visible: Float[Array, "visible row"], *, samples: int
-) -> np.ndarray:
-    """2 log E_q[exp(d / 2)] of every row: log p*(x) + log Z^2."""
-    found = []
-    for start in range(0, visible.shape[1], 200):
-        portion = visible[:, start : start + 200]
-        turns = -(-samples // 100)
-        found.append(
-            np.asarray(_half_sums(jax.random.fold_in(key, start), model, portion, jnp.asarray(turns)))
-        )
-    return np.concatenate(found).astype(np.float64)
-
-
-@jax.jit
-def _half_sums(
-    key: PRNGKeyArray, model: Helmholtz, visible: Float[Array, "visible row"], turns: Int[Array, ""]
-) -> Float[Array, " row"]:
-    def body(turn: Array, total: Array) -> Array:
-        drawn = helmholtz.wake(jax.random.fold_in(key, turn), model, visible, 100)
-        return jnp.logaddexp(total, jax.nn.logsumexp(helmholtz.log_weights(model, drawn) / 2, axis=0))
-
-    nothing = jnp.full(visible.shape[1:], -jnp.inf, visible.dtype)
-    total = jax.lax.fori_loop(0, turns, body, nothing)
-    return 2 * (total - jnp.log((100 * turns).astype(visible.dtype)))
+    key: PRNGKeyArray,
+    model: Helmholtz,
+    visible: Float[Array, "visible row"],
+    *,
+    samples: int,
+    memory_mb: float = 64.0,
+) -> Likelihood:
+    """log p*(x) + log Z^2 = 2 log E_q[exp(d / 2)], the likelihood up to its normaliser."""
+    roots = importance.log_means(key, model, visible, samples=samples, power=0.5, memory_mb=memory_mb)
+    twice = roots._replace(log_mean=2 * roots.log_mean, variance=4 * roots.variance)
+    return weights.likelihood(twice, samples)

@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from natgrad import sections
+from natgrad.config import sections
+from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import Column, Spec
-from natgrad.sections import Section, setting, with_defaults
-from natgrad.training.checks import check_weights
 
-Rows = Literal["dreams", "wake", "none"]
+_Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
 
 
@@ -81,10 +80,10 @@ class Bidirectional(Weighted, Sampled):
 class Measured(Section):
     """Which samples a Fisher block is estimated from."""
 
-    generation: Rows = setting(
+    generation: _Rows = setting(
         "dreams", "The samples of generation's Fisher blocks; with none its direction is the gradient."
     )
-    recognition: Rows = setting(
+    recognition: _Rows = setting(
         "dreams", "The samples of recognition's Fisher blocks; with none its direction is the gradient."
     )
     rows: int = setting(64, "Rows that a block is estimated from (0: all that a step draws).", ge=0)
@@ -154,7 +153,7 @@ class Shape(Section):
 
 _Halves = with_defaults(Reweighted, sleep_share=0.5)
 _FewIterations = with_defaults(Blocks, iterations=4)
-OBJECTIVES: dict[str, type[Section]] = {
+_OBJECTIVES: dict[str, type[Section]] = {
     "nrws": _Halves,
     "ws": WakeSleep,
     "rws": _Halves,
@@ -182,7 +181,7 @@ def _settings(method: str) -> type[sections.Run]:
         *([sections.own_length] if natural else []),
         data=Data,
         model=Machine,
-        objective=OBJECTIVES[method],
+        objective=_OBJECTIVES[method],
         **({"metric": METRICS[method]} if natural else {}),
         generation=part,
         recognition=part,
@@ -193,16 +192,18 @@ def _settings(method: str) -> type[sections.Run]:
 
 def check(config: Any, dataset: Any) -> None:
     """Refuse a machine that does not fit the memory."""
+    from natgrad.training.checks import check_weights  # which reads data, and settings should not
+
     sizes = (dataset.visible, *config.model.layers)
     check_weights(sum((low + 1) * up + (up + 1) * low for low, up in pairwise(sizes)))
 
 
-NATS = "nats per row"
+_NATS = "nats per row"
 SPEC = Spec(
     kinds={
         "helmholtz": "a Helmholtz machine: layers of binary units, generated downward and recognized upward"
     },
-    settings={("helmholtz", method): _settings(method) for method in OBJECTIVES},
+    settings={("helmholtz", method): _settings(method) for method in _OBJECTIVES},
     methods={
         "nrws": "natural reweighted wake-sleep: the Fisher is exactly block-diagonal, a block for each unit; "
         "blocks are estimated from samples and by default solved approximately",
@@ -222,18 +223,18 @@ SPEC = Spec(
         "solver": "metric.solver",
     },
     columns=(
-        Column("valid_ll", "valid LL", NATS, higher=True, note="with as many samples as the test"),
+        Column("valid_ll", "valid LL", _NATS, higher=True, note="with as many samples as the test"),
         Column(
             "test_ll",
             "test LL",
-            NATS,
+            _NATS,
             higher=True,
             chart="Test log-likelihood",
             error="test_ll_se",
             note="band: two standard errors over rows",
             final=True,
         ),
-        Column("mc_se", "sampling error of the test LL", NATS),
+        Column("mc_se", "sampling error of the test LL", _NATS),
         Column(
             "kl",
             "KL",

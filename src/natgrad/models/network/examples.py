@@ -18,6 +18,7 @@ from jaxtyping import Array, PRNGKeyArray
 from natgrad.data import Dataset, batches
 from natgrad.data.splits import evenly
 from natgrad.errors import InputError
+from natgrad.evaluate.held_out import order_of
 from natgrad.layers.supervised import Labelled, Rows
 from natgrad.tree import pytree
 
@@ -82,7 +83,7 @@ def examples_of(dataset: Dataset, targets_of: Targets, *, labelled: int | None, 
 def held_out(dataset: Dataset, targets_of: Targets, split: str, *, limit: int, seed: int) -> Rows:
     """Up to `limit` rows (0: all) of a held-out split, chosen by the split's seed, with their targets."""
     values: np.ndarray = getattr(dataset, split)
-    order = np.random.default_rng(seed).permutation(len(values))[: limit or None]
+    order = order_of(len(values), seed=seed, limit=limit)
     rows = batches.on_device(values[order], dataset.levels, dataset.resample)
     inputs = inputs_of(jax.random.key(seed), rows, jnp.arange(len(order)))
     targets = targets_of(dataset, split)

@@ -69,7 +69,7 @@ def _layered(chosen: Any, sizes: Shape) -> Callable[[Model, Any], jax.Array]:
     return perceptron(ACTIVATIONS[chosen.activation])
 
 
-MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
+_MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
     "mlp": (lambda key, chosen, sizes: fresh_perceptron(key, _deep(chosen, sizes)), _layered),
     "convnet": (_fresh_filters, _filtered),
     "autoencoder": (lambda key, chosen, sizes: fresh_perceptron(key, _mirrored(chosen, sizes)), _layered),
@@ -84,12 +84,12 @@ def shape_of(settings: Any, dataset: Dataset) -> Shape:
 
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
     """The parameters of a new network."""
-    return MODELS[settings.model.kind][0](key, settings.model, shape)
+    return _MODELS[settings.model.kind][0](key, settings.model, shape)
 
 
 def task_of(chosen: Any, shape: Shape) -> Task:
     """The network and the distribution of its targets."""
-    return Task(MODELS[chosen.kind][1](chosen, shape), LAWS[chosen.output](chosen))
+    return Task(_MODELS[chosen.kind][1](chosen, shape), LAWS[chosen.output](chosen))
 
 
 TARGETS: dict[str, examples.Targets] = {

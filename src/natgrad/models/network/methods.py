@@ -38,7 +38,7 @@ from natgrad.updates.natural import Options
 
 ACTIVATIONS: dict[str, Activation] = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid, "relu": jax.nn.relu}
 
-SOLVERS: dict[str, Callable[[int], Solver]] = {
+_SOLVERS: dict[str, Callable[[int], Solver]] = {
     "cg": conjugate_gradient,
     "minres": minres_qlp,
     "direct": lambda iterations: dense_solve(),
@@ -63,7 +63,7 @@ def _whole(metric: TaskMetric, usual: Solver, settings: Any, task: Task, rate: o
         relative=chosen.relative,
         warm_start=chosen.warm_start,
     )
-    solver = usual if chosen.solver == "auto" else SOLVERS[chosen.solver](chosen.iterations)
+    solver = usual if chosen.solver == "auto" else _SOLVERS[chosen.solver](chosen.iterations)
     return whole_direction(task, metric, solver, options)
 
 

@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from natgrad import sections
+from natgrad.config import sections
+from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import Column, Spec
-from natgrad.sections import Section, setting, with_defaults
-from natgrad.training.checks import check_weights
 
-POOL = 2  # pixels of a side that a bank's maximum makes one of
+_POOL = 2  # pixels of a side that a bank's maximum makes one of
 
 
 class Data(sections.Data):
@@ -151,12 +150,12 @@ class Shape(Section):
     image_shape: tuple[int, int] | None = None
 
 
-MODELS: dict[str, type[sections.Model]] = {
+_MODELS: dict[str, type[sections.Model]] = {
     "mlp": Perceptron,
     "convnet": with_defaults(Convolutional, layers=(100,)),
     "autoencoder": with_defaults(Autoencoder, layers=(200, 30)),
 }
-METHODS: dict[str, dict[str, Any]] = {
+_METHODS: dict[str, dict[str, Any]] = {
     "natural": {
         "metric": with_defaults(Natural, damping=0.1),
         "optimizer": with_defaults(sections.Optimizer, learning_rate=1.0),
@@ -170,8 +169,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "units": {"metric": with_defaults(Units, damping=0.1, iterations=5), "optimizer": sections.Optimizer},
     "plain": {"optimizer": sections.Optimizer},
 }
-Training = with_defaults(sections.Training, epochs=20, batch_size=128)
-Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
+_Training = with_defaults(sections.Training, epochs=20, batch_size=128)
+_Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
 def _settings(kind: str, method: str) -> type[sections.Run]:
@@ -181,15 +180,17 @@ def _settings(kind: str, method: str) -> type[sections.Run]:
         method,
         *checks,
         data=Data,
-        model=MODELS[kind],
-        **METHODS[method],
-        training=Training,
-        evaluation=Evaluation,
+        model=_MODELS[kind],
+        **_METHODS[method],
+        training=_Training,
+        evaluation=_Evaluation,
     )
 
 
 def check(config: Any, dataset: Any) -> None:
     """Refuse rows that are not images where images are needed, and networks that do not fit the memory."""
+    from natgrad.training.checks import check_weights  # which reads data, and settings should not
+
     chosen = config.model
     if chosen.kind == "convnet" and dataset.image_shape is None:
         raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
@@ -205,12 +206,12 @@ def _weights(chosen: Any, dataset: Any) -> int:
         channels, sides = 1, dataset.image_shape
         for count in chosen.filters:
             banks += count * (channels * chosen.filter_width**2 + 1)
-            channels, sides = count, [max(side - chosen.filter_width + 1, 0) // POOL for side in sides]
+            channels, sides = count, [max(side - chosen.filter_width + 1, 0) // _POOL for side in sides]
         sizes = (channels * sides[0] * sides[1], *chosen.layers)
     return banks + sum((low + 1) * up for low, up in pairwise(sizes))
 
 
-NATS = "nats per row"
+_NATS = "nats per row"
 SPEC = Spec(
     kinds={
         "mlp": "a perceptron, for classes or numbers",
@@ -219,8 +220,8 @@ SPEC = Spec(
     },
     settings={
         (kind, method): _settings(kind, method)
-        for kind in MODELS
-        for method in METHODS
+        for kind in _MODELS
+        for method in _METHODS
         if (kind, method) != ("convnet", "units")
     },
     methods={
@@ -244,18 +245,18 @@ SPEC = Spec(
         "solver": "metric.solver",
     },
     columns=(
-        Column("valid_ll", "valid LL", NATS, higher=True, note="mean of log p(target given input)"),
+        Column("valid_ll", "valid LL", _NATS, higher=True, note="mean of log p(target given input)"),
         Column(
             "test_ll",
             "test LL",
-            NATS,
+            _NATS,
             higher=True,
             chart="Test log-likelihood",
             error="test_ll_se",
             note="band: two standard errors over rows",
             final=True,
         ),
-        Column("test_loss", "test loss", NATS, higher=False),
+        Column("test_loss", "test loss", _NATS, higher=False),
         Column(
             "valid_error",
             "valid error",

@@ -2,7 +2,7 @@
 
 Every (kind, method) has a config class of its own, in the spec of the kind (`natgrad.models.registry`): it
 declares the settings that are read, defaults included, and everything else is refused. `resolve` puts a
-file, and settings by short or dotted name (`natgrad.names`), over the defaults.
+file, and settings by short or dotted name (`natgrad.config.names`), over the defaults.
 """
 
 import os
@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from natgrad import names, refusals
+from natgrad.config import names, refusals
+from natgrad.config.sections import FORMAT, Run
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
-from natgrad.sections import FORMAT, Run
 
 Config = Run
 
-LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
+_LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 
 
 def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
@@ -62,8 +62,8 @@ def read(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
         with Path(file).open(encoding="utf-8") as stream:
-            text = stream.read(LONGEST + 1)
-        if len(text) > LONGEST or any(len(line) > LONGEST // 16 for line in text.splitlines()):
+            text = stream.read(_LONGEST + 1)
+        if len(text) > _LONGEST or any(len(line) > _LONGEST // 16 for line in text.splitlines()):
             raise ValueError("too long for a config")
         tree = tomllib.loads(text)
     except OSError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from natgrad import names
+from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
 
