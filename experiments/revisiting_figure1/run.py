@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from natgrad.updates.truncated_newton import Parts
 
 from natgrad.layers.outputs import Law, per_row
 from natgrad.layers.supervised import Labelled, Rows, Task
