@@ -204,7 +204,7 @@ STILL = set(
         "write",
     ]
 )
-"""Names that still have several meanings: each is to be renamed and taken off this list; none may be added."""
+"""Names that still have several meanings: each is to be renamed and taken off this list; none is added."""
 
 
 def test_a_public_name_has_one_meaning():
