@@ -98,7 +98,7 @@ def test_programs_are_told_apart_by_key_and_shapes(monkeypatch):
 
 def test_the_programs_used_last_are_kept(monkeypatch):
     monkeypatch.setattr(compiling, "_programs", OrderedDict())
-    monkeypatch.setattr(compiling, "KEPT", 2)
+    monkeypatch.setattr(compiling, "_KEPT", 2)
     made = {
         name: compiling.compiled(lambda x: x + 1, jnp.zeros(1), key=name) for name in ("one", "two", "three")
     }
@@ -134,8 +134,8 @@ def test_an_objective_is_traced_once_before_the_first_step(data, monkeypatch, ca
 
         return objective
 
-    for name, make in methods.OBJECTIVES.items():
-        monkeypatch.setitem(methods.OBJECTIVES, name, counted(make))
+    for name, make in methods._OBJECTIVES.items():
+        monkeypatch.setitem(methods._OBJECTIVES, name, counted(make))
     monkeypatch.setattr(compiling, "_programs", OrderedDict())
     begun = session.Session.begin(config.resolve(SHORT | CHOICES[case]), load_data(data))
     begun._compile()
