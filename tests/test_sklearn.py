@@ -143,7 +143,11 @@ def test_scaling_is_undone_in_samples():
         ({"layers": ()}, X, "model.layers: expected"),
         ({"batch_size": 0}, X, "training.batch_size: expected a number greater than 0, got 0"),
         ({"settings": {"optimizer.schedul": "cosine"}}, X, "did you mean 'optimizer.schedule'"),
-        ({"damping": 0.1}, X, "metric.damping is not a setting of the method rws of helmholtz, but of the meth"),
+        (
+            {"damping": 0.1},
+            X,
+            "metric.damping is not a setting of the method rws of helmholtz, but of the meth",
+        ),
     ],
 )
 def test_mistakes_are_value_errors_of_one_sentence(changes, rows, match):
