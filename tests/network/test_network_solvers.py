@@ -259,9 +259,9 @@ def incomplete(rng, size, rank, *, indefinite=False):
     return rows.T @ np.diag(rng.choice([-1, 1], rank) if indefinite else np.ones(rank)) @ rows / rank
 
 
-def padded(solve, size=200):
+def padded(solver, size=200):
     """Zeros around a system change nothing but its shape: so one compilation serves all sizes."""
-    inner = jax.jit(lambda matrix, damping, g: solved(solve, given(matrix), g, damping))
+    inner = jax.jit(lambda matrix, damping, g: solved(solver, given(matrix), g, damping))
 
     def outer(matrix, damping, g):
         missing = size - g.size
@@ -293,7 +293,7 @@ def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_syste
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_minres_qlp_never_runs_away_however_many_iterations_it_may_make(dtype):
     """Without a solution, the iterates of MINRES are longer by a null component, but not by orders."""
-    rng, codes = np.random.default_rng(0), []
+    rng, ends = np.random.default_rng(0), []
     matrix, g = incomplete(rng, 60, 40).astype(dtype), rng.normal(size=60).astype(dtype)
     expected = np.linalg.pinv(matrix.astype(float), rcond=1e-6, hermitian=True) @ g
     for iterations in (20, 46, 47, 50, 300):
@@ -301,9 +301,9 @@ def test_minres_qlp_never_runs_away_however_many_iterations_it_may_make(dtype):
         assert np.linalg.norm(found) < 200 * np.linalg.norm(expected)
         if result == results.SINGULAR:
             np.testing.assert_allclose(found, expected, atol=1e-2 * np.linalg.norm(expected))
-        codes.append(result)
-    assert codes[0] == results.LIMIT
-    assert set(codes[3:]) == {results.SINGULAR}
+        ends.append(result)
+    assert ends[0] == results.LIMIT
+    assert set(ends[3:]) == {results.SINGULAR}
 
 
 def test_minres_qlp_calls_a_wrong_answer_failed():
@@ -313,7 +313,7 @@ def test_minres_qlp_calls_a_wrong_answer_failed():
     assert found.residual > 0.01
     assert found.result == results.FAILED
     matrix = symmetric(np.geomspace(1e-14, 1, 60)).astype(np.float32)  # which eigenvalues are zero?
-    found = solved(minres_qlp(300), given(matrix), g.astype(np.float32), np.float32(0))
+    found = solved(minres_qlp(300), given(matrix), g.astype(np.float32))
     assert found.result == results.FAILED
     found = solved(minres_qlp(9), given(np.eye(2)), jnp.array([jnp.nan, 1.0]))
     assert found.result == results.FAILED
