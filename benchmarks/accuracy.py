@@ -17,8 +17,8 @@ from benchmarks.step import ARCHITECTURES, METHODS, advance, one_step, sessions
 from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
-from natgrad.solvers.krylov import conjugate_gradient
 from natgrad.solvers.shared import shared
+from natgrad.solvers.unit_cg import conjugate_gradient
 
 ITERATIONS, DIRECTIONS = (1, 2, 3, 4, 5, 6), (8, 16, 32, 64)
 

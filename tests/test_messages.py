@@ -32,7 +32,7 @@ from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
 from natgrad.sweep import sweep
-from natgrad.sweep.search import Search
+from natgrad.sweep.search import SettingSearch
 from natgrad.training import resume as start
 from natgrad.training import session
 from natgrad.training.chunk import Course
@@ -270,7 +270,7 @@ def two_sweeps_with_a_record(scene):
 
 def no_optuna(scene):
     scene.patch.setitem(sys.modules, "optuna", None)
-    return said(lambda: Search({"a": [1]}, 0, scene.here / "search.jsonl"))
+    return said(lambda: SettingSearch({"a": [1]}, 0, scene.here / "search.jsonl"))
 
 
 def narrow_features(scene):

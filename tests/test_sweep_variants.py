@@ -40,13 +40,13 @@ def test_short_names_and_variants_with_names_and_seeds_of_their_own(file):
     text = '[[sweep.variants]]\nname = "a"\nlearning_rate = [0.1, 0.2]\n'
     text += '[[sweep.variants]]\nname = "a"\nlearning_rate = 0.2\nseeds = [7, 8]\n'
     text += '[[sweep.variants]]\nmethod = "nrws"\nmetric.recognition = "wake"\ndamping = [0.1, 0.3]\n'
-    plan = plans.read(file(text, BASE), {})
+    plan = plans.read_plan(file(text, BASE), {})
     got = [(each.variant, each.setting["model.layers"], each.seeds) for each in plan.candidates]
     assert got == [("a", [3], (0,)), ("a", [3], (0, 7, 8)), *[("nrws, wake", [3], (0,))] * 2]
 
 
 def test_flags_come_after_variants(file):
-    plan = plans.read(file(TWO, BASE), {"learning_rate": 0.3, "training.epochs": 1})
+    plan = plans.read_plan(file(TWO, BASE), {"learning_rate": 0.3, "training.epochs": 1})
     found = [plans.resolved(each.setting, 0) for each in plan.candidates]
     assert [each.optimizer.learning_rate for each in found] == [0.3, 0.3]
     assert {each.training.epochs for each in found} == {1}
@@ -120,10 +120,10 @@ def test_a_record_is_all_that_is_needed(file, fake):
 
 
 def test_a_record_by_short_names_is_known_whatever_its_variant_is_called(file):
-    plan = plans.read(file(TWO, BASE), {})
+    plan = plans.read_plan(file(TWO, BASE), {})
     old = {"data": "own.npy", "method": "rws", "batch_size": 8.0, "epochs": 2, "layers": [3]}
     line = {"variant": "before", "settings": old | {"learning_rate": 0.2}, "seed": 0, "rows": []}
-    record = records.Record(plan.section, [json.dumps(line), "3", '{"trial": "x", "error": null}', "{"])
+    record = records.TrialRecord(plan.section, [json.dumps(line), "3", '{"trial": "x", "error": null}', "{"])
     assert [record.rows(each, 0) for each in plan.candidates] == [None, [], None, None, None]
 
 

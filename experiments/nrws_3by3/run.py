@@ -53,7 +53,7 @@ def curves(settings: config.Config, seeds: tuple[int, ...]) -> np.ndarray:
 
 
 def main() -> None:
-    plan = plans.read(HERE / "config.toml", {})
+    plan = plans.read_plan(HERE / "config.toml", {})
     with (HERE / "config.jsonl").open("w") as stream:
         for variant, setting, seeds in plan.candidates:
             began = time.perf_counter()

@@ -97,12 +97,12 @@ def _of_kind(name: str, tokens: list[str]) -> None:
 
 
 def refuse_settings(tokens: Sequence[str], given: Sequence[str]) -> None:
-    """Raise for settings of a command that reads none; unknown commands are told by the parser."""
-    words, told = _listing().parse_commands(tokens)[0], ", ".join(given)
+    """Raise for settings of a command that reads none; unknown commands are refused by the parser."""
+    words, flags = _listing().parse_commands(tokens)[0], ", ".join(given)
     if words:
-        raise InputError(f"{' '.join(words)} takes no settings of a training, got {told}; leave them out")
+        raise InputError(f"{' '.join(words)} takes no settings of a training, got {flags}; leave them out")
     if all(token.startswith("-") for token in tokens):
-        raise InputError(f"expected a command before {told}; write natgrad train, or sweep, before them")
+        raise InputError(f"expected a command before {flags}; write natgrad train, or sweep, before them")
 
 
 def _guarded(action: Callable[[], None], *, json: bool) -> int:

@@ -47,10 +47,10 @@ class Progress:
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the row's figures, and keep the one that is reported for the bar."""
-        told = {
+        shown_columns = {
             column.name: (column.title, shown(column, row)) for column in self.spec.columns if column.final
         }
-        named = {name: f"  {title} {value}" for name, (title, value) in told.items() if value}
+        named = {name: f"  {title} {value}" for name, (title, value) in shown_columns.items() if value}
         self.headline = named.get(self.spec.headline, "")
         if not self.lines:
             return

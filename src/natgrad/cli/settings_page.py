@@ -53,7 +53,7 @@ def _shared(rows: list[Row]) -> Iterator[str]:
 
 def _about(spec: Spec) -> Iterator[str]:
     yield "\n".join(f"- `{kind}`: {about}" for kind, about in spec.kinds.items())
-    lines = [f"| `{name}` | {told} |" for name, told in spec.methods.items()]
+    lines = [f"| `{name}` | {about} |" for name, about in spec.methods.items()]
     yield "\n".join(["| method | what it is |", "| --- | --- |", *lines])
 
 

@@ -24,7 +24,7 @@ def through_training(records: Sequence[Record], pictures: Sequence[Pictures]) ->
 
 
 def panels(records: Sequence[Record], pictures: Sequence[Pictures]) -> dict[str, Markup]:
-    """The sections that the kinds have of their own, by title; a text that all share is told once."""
+    """The sections that the kinds have of their own, by title; a text that all share is shown once."""
     return {
         title: _panel(title, records, pictures)
         for title in dict.fromkeys(title for shown in pictures for title in shown.panels)

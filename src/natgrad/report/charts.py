@@ -1,7 +1,7 @@
 """Which charts a page has, from what the traces hold. Python says what is drawn, `page.js` draws it.
 
 Columns that name the same chart are drawn together. A curve of the last of them is solid, of the one before
-dashed, of others dotted: data to be judged by come after data to be chosen by.
+dashed, of others dotted: test data come after the validation data by which models are chosen.
 """
 
 import re
@@ -38,14 +38,14 @@ class Chart(NamedTuple):
         units = (column.unit for column in self.columns)
         notes = "; ".join(dict.fromkeys(column.note for column in self.columns if column.note))
         lines = [f"{line}: {each.title}" for line, each in zip(self.lines, self.columns, strict=True)]
-        told = ", ".join(lines) if len(lines) > 1 and "solid:" not in notes else ""
+        styles = ", ".join(lines) if len(lines) > 1 and "solid:" not in notes else ""
         band = "band:" not in notes and any(column.error for column in self.columns)
-        parts = (*units, told, "band: two standard errors" if band else "", notes)
+        parts = (*units, styles, "band: two standard errors" if band else "", notes)
         return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 def learning(records: Sequence[Record]) -> Markup:
-    """What the runs are judged by, against epochs and, beside it, against seconds of training."""
+    """The columns by which runs are compared, against epochs and, beside it, against seconds of training."""
     return join(_figure(chart, x) for chart in _sorted(records)[0] for x in ("epoch", "seconds"))
 
 
@@ -83,15 +83,15 @@ def curves(records: Sequence[Record]) -> dict[str, dict[str, str]]:
 
 
 def _sorted(records: Sequence[Record]) -> tuple[list[Chart], list[Chart]]:
-    """The charts by which runs are judged, and the others."""
+    """The charts of the columns by which runs are compared, and the others."""
     described, present = _described(records), _present(records)
     errors = {column.error for column in described.values()}
     plain = {name for name in present if name not in (*columns.AXES, *errors) and not LAYER.fullmatch(name)}
     rest = sorted(name for name in plain if name not in described and not name.endswith("_se"))
     wanted = [columns.column_of(name, described) for name in (*described, *rest) if name in plain]
     charts = _grouped(each if each.error in present else replace(each, error="") for each in wanted)
-    judged = _judged(records)
-    first = [chart for chart in charts if any(each.name in judged for each in chart.columns)]
+    judges = _judges(records)
+    first = [chart for chart in charts if any(each.name in judges for each in chart.columns)]
     return first, [chart for chart in charts if chart not in first]
 
 
@@ -102,8 +102,8 @@ def _grouped(wanted: Iterable[Column]) -> list[Chart]:
     return [Chart(title, tuple(members)) for title, members in found.items()]
 
 
-def _judged(records: Sequence[Record]) -> set[str]:
-    """The columns that say how good a run is: the loss, and what kinds are judged and reported by."""
+def _judges(records: Sequence[Record]) -> set[str]:
+    """The columns that say how good a run is: the loss, each kind's judge, and what is reported."""
     kinds = {record.config.model.kind for record in records}
     named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind)[0]))
     return {columns.LOSS, *named}

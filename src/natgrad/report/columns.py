@@ -70,8 +70,8 @@ def final(kind: str) -> tuple[list[Column], list[Column]]:
 
 def best(rows: Sequence[_Row], column: Column) -> _Row:
     """The row that is best by a column, the first of equals; an empty one where no row has it."""
-    judged = [row for row in rows if row.get(column.name) is not None]
-    return min(judged, key=lambda row: loss(row[column.name], column), default={})
+    measured = [row for row in rows if row.get(column.name) is not None]
+    return min(measured, key=lambda row: loss(row[column.name], column), default={})
 
 
 def loss(value: float, column: Column) -> float:

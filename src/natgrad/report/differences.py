@@ -54,19 +54,19 @@ def command(config: configs.Config, *, x64: bool = False) -> str:
     >>> command(configs.resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
     'natgrad train --method rws --layers 40,10 --evaluation.every 1'
     """
-    told = _decided(config) | unusual(config)
+    named = _decided(config) | unusual(config)
     short = {dotted: short.replace("_", "-") for short, dotted in short_names(config.model.kind).items()}
-    words = [word for name, value in told.items() for word in _flag(short.get(name, name), value)]
+    words = [word for name, value in named.items() for word in _flag(short.get(name, name), value)]
     return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
 
 
 def _decided(config: configs.Config) -> dict[str, Any]:
     """The decisive settings that are not the default of those before them."""
-    chosen, told = settings(config), dict[str, Any]()
+    chosen, named = settings(config), dict[str, Any]()
     for name in DECISIVE:
-        if name in chosen and chosen[name] != settings(configs.resolve(told)).get(name):
-            told[name] = chosen[name]
-    return told
+        if name in chosen and chosen[name] != settings(configs.resolve(named)).get(name):
+            named[name] = chosen[name]
+    return named
 
 
 def _flag(name: str, value: Any) -> list[str]:

@@ -109,14 +109,14 @@ def _warnings(records: Sequence[Record]) -> Child:
     configs = [record.config for record in records]
     sets = {(config.data.name, getattr(config.data, "binarize", None)) for config in configs}
     specs = {id(columns.spec_of(config.model.kind)) for config in configs}  # kinds of one spec are alike
-    told = []
+    warnings = []
     if len(sets) > 1:
-        told.append("These runs are on different data: their losses and figures are not comparable.")
+        warnings.append("These runs are on different data: their losses and figures are not comparable.")
     if len(specs) > 1:
-        told.append("These runs are of different kinds of model: their losses may not be comparable.")
+        warnings.append("These runs are of different kinds of model: their losses may not be comparable.")
     if open_ := [record.name for record in records if record.state != FINISHED]:
-        told.append(f"Not finished: {', '.join(open_)}.")
-    return [tag("p", sentence, class_="warning") for sentence in told]
+        warnings.append(f"Not finished: {', '.join(open_)}.")
+    return [tag("p", sentence, class_="warning") for sentence in warnings]
 
 
 def _title(records: Sequence[Record]) -> str:

@@ -78,8 +78,8 @@ def settings(records: Sequence[Record]) -> Markup:
     else:
         shown, none = _apart(full, odd), "Every setting that all runs have is the same in all."
     rest = [name for name in _merged(full) if name not in shown]
-    told = compared(records, full, shown) if shown else tag("p", none)
-    return join(told, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
+    first = compared(records, full, shown) if shown else tag("p", none)
+    return join(first, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
 
 
 def _apart(full: Sequence[Mapping[str, Any]], odd: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -100,8 +100,8 @@ def environment(records: Sequence[Record]) -> Markup:
         return tag("p", "No environment was recorded.")
     if len(records) == 1:
         return compared(records, facts, same)
-    told = compared(records, facts, apart) if apart else tag("p", "The same for all runs.")
-    return join(told, _folded(f"{len(same)} facts that all runs share", compared(records, facts, same)))
+    first = compared(records, facts, apart) if apart else tag("p", "The same for all runs.")
+    return join(first, _folded(f"{len(same)} facts that all runs share", compared(records, facts, same)))
 
 
 def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,9 +114,9 @@ def _folded(title: str, content: Markup) -> Markup:
 
 def commands(records: Sequence[Record]) -> Markup:
     """The command that repeats each run, ready to be copied: a click selects it whole."""
-    told = "Each makes a new folder with the same numbers, on the same devices and versions."
+    note = "Each makes a new folder with the same numbers, on the same devices and versions."
     return join(
-        tag("p", told),
+        tag("p", note),
         (
             tag("div", tag("h3", swatch(number), record.name), tag("pre", _command(record)))
             for number, record in enumerate(records)
@@ -129,7 +129,7 @@ def _command(record: Record) -> str:
 
 
 def compared(records: Sequence[Record], facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:
-    """A row per fact and a column per run; a fact that is the same in all is told once."""
+    """A row per fact and a column per run; a fact that is the same in all is shown once."""
     heads = (tag("th", swatch(number), record.name) for number, record in enumerate(records))
     head = tag("thead", tag("tr", tag("th", ""), heads)) if len(records) > 1 else None
     apart = set(differences.differing(facts))

@@ -18,7 +18,7 @@ from natgrad import config
 from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
-from natgrad.sweep.values import Setting, flat, values_of
+from natgrad.sweep.values import Setting, by_dotted_name, values_of
 
 MOST = 10_000  # settings of a grid: more are a mistake
 
@@ -32,7 +32,7 @@ class Variant(BaseModel):
     seeds: tuple[int, ...] | None = Field(None, min_length=1)
 
 
-class Section(BaseModel):
+class SweepSection(BaseModel):
     """The file's section `[sweep]`: seeds, what is compared, and for a search how many settings it tries."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,32 +66,32 @@ class Candidate(NamedTuple):
     seeds: tuple[int, ...]
 
 
-class Plan(NamedTuple):
+class SweepPlan(NamedTuple):
     """What to train: the candidates of a grid, or what a search may choose from."""
 
-    section: Section
+    section: SweepSection
     candidates: list[Candidate]
     space: dict[str, list[Any] | Range]
     fixed: Setting
 
 
-def read(file: str | Path, overrides: Mapping[str, Any]) -> Plan:
+def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     """The plan of a file, with settings by short or dotted name over it; every setting is resolved."""
     tree = config.read(file)
     section = _section(tree)
     short = names.short_names()
     over = {short.get(name, name): value for name, value in overrides.items()}
-    given = flat(tree)
+    given = by_dotted_name(tree)
     if section.trials is not None:
         plan = _searched(section, given | over)
     else:
-        plan = Plan(section, _gridded(section, given, over), {}, {})
+        plan = SweepPlan(section, _gridded(section, given, over), {}, {})
     _check_seeds(plan)
-    return plan._replace(section=_judged(plan))
+    return plan._replace(section=_with_judge(plan))
 
 
-def _judged(plan: Plan) -> Section:
-    """The section with what is compared: by default the columns that the kind of model is judged by."""
+def _with_judge(plan: SweepPlan) -> SweepSection:
+    """The section with what is compared: by default the columns that its kind is judged by."""
     section, first = plan.section, plan.candidates[0]
     spec = registry.spec_of(resolved(first.setting, first.seeds[0], section.seeded).model.kind)
     judge = section.judge or spec.judge
@@ -113,7 +113,7 @@ def name_of(settings: config.Config) -> str:
     return f"{Path(settings.data.name).stem}-{settings.method}-{digest}-seed{settings.seed}"
 
 
-def _section(tree: dict[str, Any]) -> Section:
+def _section(tree: dict[str, Any]) -> SweepSection:
     """Take what is about the sweep itself out of the file's settings."""
     own = tree.pop("sweep", {})
     if not isinstance(own, dict):
@@ -125,15 +125,15 @@ def _section(tree: dict[str, Any]) -> Section:
     if len(places) > 1:
         raise InputError(f"expected the seeds in one place, got them in {' and '.join(places)}; keep one")
     try:
-        return Section.model_validate(own | {"seeds": next(iter(several.values()))} if several else own)
+        return SweepSection.model_validate(own | {"seeds": next(iter(several.values()))} if several else own)
     except ValidationError as error:
-        raise _explain("sweep", error, list(Section.model_fields)) from None
+        raise _explain("sweep", error, list(SweepSection.model_fields)) from None
 
 
-def _gridded(section: Section, given: Setting, over: Setting) -> list[Candidate]:
+def _gridded(section: SweepSection, given: Setting, over: Setting) -> list[Candidate]:
     found: dict[tuple[str, str], Candidate] = {}
     for number, variant in enumerate(section.variants, start=1):
-        own = flat(variant.model_extra or {})
+        own = by_dotted_name(variant.model_extra or {})
         title, seeds = _title(variant, own, number), variant.seeds or section.seeds
         for setting in _expanded(given | own | over):
             key = title, name_of(resolved(setting, 0))
@@ -164,7 +164,7 @@ def _expanded(chosen: Setting) -> Iterator[Setting]:
         yield chosen | dict(zip(lists, combined, strict=True))
 
 
-def _searched(section: Section, given: Setting) -> Plan:
+def _searched(section: SweepSection, given: Setting) -> SweepPlan:
     if section.variants != (Variant(),):
         raise InputError("sweep.variants: a search takes none; leave out sweep.trials or the variants")
     space: dict[str, list[Any] | Range] = {}
@@ -177,7 +177,7 @@ def _searched(section: Section, given: Setting) -> Plan:
         raise InputError("sweep.trials: expected a range or a list of values to search, got none; give one")
     fixed = {name: value for name, value in given.items() if name not in space}
     ends = [Candidate("", setting, section.seeds) for setting in _corners(space, fixed)]
-    return Plan(section, ends, space, fixed)
+    return SweepPlan(section, ends, space, fixed)
 
 
 def _corners(space: Mapping[str, list[Any] | Range], fixed: Setting) -> list[Setting]:
@@ -201,7 +201,7 @@ def _range(name: str, value: dict[str, Any]) -> Range:
     return found
 
 
-def _check_seeds(plan: Plan) -> None:
+def _check_seeds(plan: SweepPlan) -> None:
     """Every setting complete with every seed; the seeds that confirm are others than those that choose."""
     section = plan.section
     for name in (names.short_names().get(name, name) for name in section.seeded):
