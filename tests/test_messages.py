@@ -340,7 +340,7 @@ TRIGGERS = {
         too_many_arrays,
         wide_rows,
         odd_archive,
-        lambda scene: said(lambda: config.read(scene.file("c.toml", "# x\n" * 20_000))),
+        lambda scene: said(lambda: config.read_toml(scene.file("c.toml", "# x\n" * 20_000))),
         damaged_state,
         lambda scene: scene.told(lambda: natgrad.resume(scene.run), "is finished"),
         stopped_early,

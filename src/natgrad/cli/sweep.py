@@ -69,14 +69,14 @@ def sweep(
 
 def _show(found: dict[str, Any]) -> None:
     """The best of every variant with what was tried, or without variants all; then what deserves doubt."""
-    from natgrad.cli.tables import rows
+    from natgrad.cli.tables import print_rows
     from natgrad.sweep.table import brief, cells, has_table_of_best
 
     lines = found["settings"]
     if has_table_of_best(found):
         chosen = lambda line: {name: line["setting"][name] for name in line["tried"]}  # noqa: E731
         lines = [line | {"setting": chosen(line)} for line in found["chosen"]]
-    rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
+    print_rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
     for warning in found["warnings"]:
         print(warning)
     for name, error in found["failed"].items():

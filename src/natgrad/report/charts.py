@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from natgrad.models.registry import Column
 from natgrad.report import columns
-from natgrad.report.markup import Markup, join, tag
+from natgrad.report.markup import Markup, join_markup, tag
 from natgrad.report.reading import Record
 
 POINTS = 1000  # rows of a run that are drawn; longer traces are thinned evenly
@@ -20,7 +20,7 @@ COUNTS = {columns.REFUSED, "divergences"}
 LINES = ("solid", "dashed", "dotted")
 
 
-class Chart(NamedTuple):
+class _Chart(NamedTuple):
     """Curves of one or more columns of the traces."""
 
     title: str
@@ -46,12 +46,12 @@ class Chart(NamedTuple):
 
 def learning(records: Sequence[Record]) -> Markup:
     """The columns by which runs are compared, against epochs and, beside it, against seconds of training."""
-    return join(_figure(chart, x) for chart in _sorted(records)[0] for x in ("epoch", "seconds"))
+    return join_markup(_figure(chart, x) for chart in _sorted(records)[0] for x in ("epoch", "seconds"))
 
 
 def step(records: Sequence[Record]) -> Markup:
     """Everything else that a trace holds of whole steps: what is described first."""
-    return join(_figure(chart, "epoch") for chart in _sorted(records)[1])
+    return join_markup(_figure(chart, "epoch") for chart in _sorted(records)[1])
 
 
 def layers(records: Sequence[Record]) -> Markup:
@@ -60,10 +60,12 @@ def layers(records: Sequence[Record]) -> Markup:
     described = _described(records)
     known = [name for name in described if name in found]
     every = dict.fromkeys([*known, *sorted(found)])
-    return join(_figure(_alone(columns.column_of(name, described)), "epoch", layers=True) for name in every)
+    return join_markup(
+        _figure(_alone(columns.described_column(name, described)), "epoch", layers=True) for name in every
+    )
 
 
-def data(record: Record) -> dict[str, Any]:
+def columns_for_script(record: Record) -> dict[str, Any]:
     """A run's columns as the page's script reads them, thinned and with seven digits."""
     rows = record.rows
     stride = -(-len(rows) // POINTS) or 1
@@ -82,24 +84,24 @@ def curves(records: Sequence[Record]) -> dict[str, dict[str, str]]:
     }
 
 
-def _sorted(records: Sequence[Record]) -> tuple[list[Chart], list[Chart]]:
+def _sorted(records: Sequence[Record]) -> tuple[list[_Chart], list[_Chart]]:
     """The charts of the columns by which runs are compared, and the others."""
     described, present = _described(records), _present(records)
     errors = {column.error for column in described.values()}
     plain = {name for name in present if name not in (*columns.AXES, *errors) and not LAYER.fullmatch(name)}
     rest = sorted(name for name in plain if name not in described and not name.endswith("_se"))
-    wanted = [columns.column_of(name, described) for name in (*described, *rest) if name in plain]
+    wanted = [columns.described_column(name, described) for name in (*described, *rest) if name in plain]
     charts = _grouped(each if each.error in present else replace(each, error="") for each in wanted)
     judges = _judges(records)
     first = [chart for chart in charts if any(each.name in judges for each in chart.columns)]
     return first, [chart for chart in charts if chart not in first]
 
 
-def _grouped(wanted: Iterable[Column]) -> list[Chart]:
+def _grouped(wanted: Iterable[Column]) -> list[_Chart]:
     found: dict[str, list[Column]] = {}
     for column in wanted:
         found.setdefault(columns.sentence(column.chart or column.title), []).append(column)
-    return [Chart(title, tuple(members)) for title, members in found.items()]
+    return [_Chart(title, tuple(members)) for title, members in found.items()]
 
 
 def _judges(records: Sequence[Record]) -> set[str]:
@@ -122,11 +124,11 @@ def _present(records: Sequence[Record]) -> list[str]:
     )
 
 
-def _alone(column: Column) -> Chart:
-    return Chart(columns.sentence(column.title), (column,))
+def _alone(column: Column) -> _Chart:
+    return _Chart(columns.sentence(column.title), (column,))
 
 
-def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
+def _figure(chart: _Chart, x: str, *, layers: bool = False) -> Markup:
     caption = tag("figcaption", tag("b", chart.title), " ", tag("small", chart.note))
     return tag(
         "figure",

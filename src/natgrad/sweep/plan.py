@@ -77,7 +77,7 @@ class SweepPlan(NamedTuple):
 
 def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     """The plan of a file, with settings by short or dotted name over it; every setting is resolved."""
-    tree = config.read(file)
+    tree = config.read_toml(file)
     section = _section(tree)
     short = names.short_names()
     over = {short.get(name, name): value for name, value in overrides.items()}
