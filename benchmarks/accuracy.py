@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.step import ARCHITECTURES, METHODS, advance, one_step, sessions
+from benchmarks.step import ARCHITECTURES, METHODS, advance, one_step, sessions, systems
 from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
 from natgrad.solvers.shared import shared
 from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.units import LayerSystem
 
 ITERATIONS, DIRECTIONS = (1, 2, 3, 4, 5, 6), (8, 16, 32, 64)
 
@@ -32,21 +33,23 @@ def exact(blocks, gradient, damping: float) -> np.ndarray:
     return (right - (curvature * inner) @ rows.T) / damping
 
 
-def layers(evidence) -> list[tuple]:
+def layers(info) -> list[tuple]:
     """Blocks and gradient of every layer of both networks."""
-    pairs = [(getattr(evidence.fisher, n), getattr(evidence.gradient, n)) for n in evidence.fisher.networks]
-    return [pair for blocks, gradients in pairs for pair in zip(blocks, gradients, strict=True)]
+    return [(blocks, gradient) for blocks, gradient, _ in systems(info)]
 
 
 def error(solver, kept, present, damping: float) -> float:
     """The relative error of a solver that saw the kept metric, for the present gradient and metric."""
 
     def prepared(blocks, gradient):  # one after the other: LAPACK calls side by side can wait for ever
-        return jax.block_until_ready(jax.jit(solver.prepare)(blocks, jnp.full_like(gradient.bias, damping)))
+        strength = jnp.full_like(gradient.bias, damping)
+        factor = jax.block_until_ready(jax.jit(solver.prepare)(blocks, strength))
+        return LayerSystem(blocks, strength, factor)
 
     gradients = [gradient for _, gradient in present]
-    factors = [prepared(blocks, gradient) for (blocks, _), gradient in zip(kept, gradients, strict=True)]
-    found = [solution.value for solution in jax.jit(solver.solve)(factors, gradients)]
+    given = [prepared(blocks, gradient) for (blocks, _), gradient in zip(kept, gradients, strict=True)]
+    solve = jax.jit(lambda *both: [solution.value for solution in solver.solve(*both)])
+    found = solve(given, gradients)
     wrong = total = 0.0
     for (blocks, gradient), layer in zip(present, found, strict=True):
         expected = exact(blocks, gradient, damping)

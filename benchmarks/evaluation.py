@@ -17,10 +17,10 @@ from benchmarks.step import ARCHITECTURES, timed
 from natgrad import config
 from natgrad.data import load as load_data
 from natgrad.layers import generator
+from natgrad.models.helmholtz import kind
 from natgrad.models.helmholtz import likelihood as importance
-from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.training import compile as ahead
+from natgrad.training.compile import WIDE
 
 
 def products(model: Helmholtz, visible, samples: int, chunk: int):
@@ -42,10 +42,10 @@ def measure(arch: str, samples: int, rows: int, rounds: int, memory_mb: float) -
     data, layers = ARCHITECTURES[arch]
     settings = config.resolve({"data": data, "layers": layers, "method": "rws", "epochs": 1})
     dataset = load_data(data)
-    model = registry.model(jax.random.key(0), settings.model, dataset.visible)
+    model = kind.fresh(jax.random.key(0), settings, kind.shape_of(settings, dataset))
     visible = model.coding.value(jnp.asarray(dataset.test[:rows].T > 0, jnp.float32))
     portion, chunk = importance._portions(model, rows, samples, memory_mb)
-    floor = jax.jit(products, static_argnames=("samples", "chunk"), compiler_options=ahead.WIDE)
+    floor = jax.jit(products, static_argnames=("samples", "chunk"), compiler_options=WIDE)
 
     def bare() -> None:
         for start in range(0, rows, portion):

@@ -14,13 +14,14 @@ import time
 
 import jax
 import jax.numpy as jnp
-from natgrad.updates.truncated_newton import Parts
 
 from natgrad.layers import networks, outputs
 from natgrad.layers.supervised import Labelled, Rows, Task
 from natgrad.metrics.curvature import fisher
 from natgrad.models.network import presets
 from natgrad.solvers.truncated import conjugate_gradient
+from natgrad.updates.lengths import learning_rate
+from natgrad.updates.natural import Options
 
 
 def problem(sizes: tuple[int, ...], rows: int):
@@ -34,7 +35,8 @@ def measure(sizes: tuple[int, ...], rows: int, iterations: int, rounds: int) -> 
     task = Task(networks.perceptron(), outputs.softmax())
     layers, data = problem(sizes, rows)
     never = lambda progress: jnp.asarray(False)  # noqa: E731
-    method = presets.truncated(task, Parts(solve=conjugate_gradient(iterations, stop=never)))
+    solver, options = conjugate_gradient(iterations, stop=never), Options(length=learning_rate(1.0))
+    method = presets.truncated(task, fisher(), solver, options)
     key, batch = jax.random.key(1), Labelled(data)
     state = method.init(key, layers, batch)
     step = jax.jit(method.step)
@@ -89,8 +91,13 @@ def summary(times: dict) -> dict:
 
 
 def memory(task: Task, layers: networks.Perceptron, data: Rows) -> dict:
-    """Temporary memory of one product in chunks of 64 rows, in units of the parameters."""
-    one = lambda p, v, x: fisher(chunk=64)(jax.random.key(0), task, p, Rows(x)).mv(v)  # noqa: E731
+    """Temporary memory of one product with 64 rows at once, in units of the parameters."""
+    metric = fisher(rows_at_once=64)(task)
+
+    def one(parameters, vector, inputs):
+        found, _ = metric.measure(jax.random.key(0), (), parameters, Labelled(Rows(inputs)))
+        return found.bind().mv(vector)
+
     compiled = jax.jit(one).lower(layers, layers, data.inputs).compile()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(layers))
     return {"product_memory_over_parameters": compiled.memory_analysis().temp_size_in_bytes / size}

@@ -4,8 +4,8 @@
 
 The floor is the matrix products alone (benchmarks/floor.py). Every method starts from the same model,
 trained for a short while on real rows, so that spectra are real. Programs are those of long trainings
-(natgrad.ahead). Every round runs all of them in turn; times are medians over rounds, ratios medians of each
-round's own ratio.
+(natgrad.training.compile). Every round runs all of them in turn; times are medians over rounds, ratios
+medians of each round's own ratio.
 """
 
 import argparse
@@ -69,13 +69,22 @@ def timed(action, steps: int) -> tuple[float, float]:
 
 
 def one_step(session, model, order):
-    """The evidence of one more natural step, from a model."""
+    """What is told of one more natural step, from a model."""
     rows = batches.draw(
         session.key_steps, session.rows, order[: session.settings.training.batch_size], jnp.float32
     )
     state = session.state._replace(model=model)
     _, info = jax.jit(session.algorithm.step)(session.key_steps, state, model.coding.value(rows))
-    return info.evidence
+    return info
+
+
+def systems(info) -> list[tuple]:
+    """Blocks and right-hand side of every layer of both networks, and the direction found."""
+    found = []
+    for name, solved in info.evidence.items():
+        stacks = solved.factor.operator.blocks[name], solved.right[name], getattr(info.direction, name)
+        found += zip(*stacks, strict=True)
+    return found
 
 
 def direction_error(session, order, fresh=None, units: int = 24) -> float:
@@ -83,35 +92,27 @@ def direction_error(session, order, fresh=None, units: int = 24) -> float:
 
     The metric is the one that the session uses, or the present one of another session.
     """
-    evidence = one_step(session, session.state.model, order)
-    fisher = (evidence if fresh is None else one_step(fresh, session.state.model, order)).fisher
+    used = systems(one_step(session, session.state.model, order))
+    present = used if fresh is None else systems(one_step(fresh, session.state.model, order))
+    damping = session.settings.metric.damping
     wrong = total = 0.0
-    for name in ("generation", "recognition"):
-        for blocks, gradient, found in zip(
-            getattr(fisher, name),
-            getattr(evidence.gradient, name),
-            getattr(evidence.solution, name),
-            strict=True,
-        ):
-            inputs = np.vstack([np.asarray(blocks.inputs, np.float64), np.ones(blocks.inputs.shape[1])])
-            chosen = np.linspace(0, gradient.bias.shape[0] - 1, min(units, gradient.bias.shape[0])).astype(
-                int
-            )
-            right, got = np.asarray(join(gradient), np.float64), np.asarray(join(found), np.float64)
-            share = gradient.bias.shape[0] / len(chosen)
-            damping = session.settings.metric.damping
-            for unit in chosen:
-                matrix = (inputs * np.asarray(blocks.curvature[unit], np.float64)) @ inputs.T
-                exact = (1 + damping) * np.linalg.solve(matrix + damping * np.eye(len(matrix)), right[unit])
-                wrong += share * np.sum((got[unit] - exact) ** 2)
-                total += share * np.sum(exact**2)
+    for (blocks, _, _), (_, gradient, found) in zip(present, used, strict=True):
+        inputs = np.vstack([np.asarray(blocks.inputs, np.float64), np.ones(blocks.inputs.shape[1])])
+        number = gradient.bias.shape[0]
+        chosen = np.linspace(0, number - 1, min(units, number)).astype(int)
+        right, got = np.asarray(join(gradient), np.float64), np.asarray(join(found), np.float64)
+        share = number / len(chosen)
+        for unit in chosen:
+            matrix = (inputs * np.asarray(blocks.curvature[unit], np.float64)) @ inputs.T
+            exact = (1 + damping) * np.linalg.solve(matrix + damping * np.eye(len(matrix)), right[unit])
+            wrong += share * np.sum((got[unit] - exact) ** 2)
+            total += share * np.sum(exact**2)
     return float(np.sqrt(wrong / total))
 
 
 def metric_mb(session) -> float:
     """The memory of what a natural step keeps of the metric while it solves: rows, curvature, factors."""
-    _, info = jax.eval_shape(session.algorithm.step, session.key_steps, session.state, session.batch)
-    parts = jax.tree.leaves((info.evidence.fisher, info.evidence.factors))
+    parts = jax.tree.leaves([solved.factor for solved in session.info.evidence.values()])
     return sum(leaf.size * leaf.dtype.itemsize for leaf in parts) / 2**20
 
 

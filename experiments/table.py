@@ -62,13 +62,13 @@ def rows(found: Results) -> list[str]:
     """One line per variant, the best first."""
     section = found.section
     keys = [key for key in differing(found) if key != "method"]
-    heads = ["variant", "setting", "seeds", *map(title, section.shown), "epochs", "seconds"]
+    heads = ["variant", "setting", "seeds", *map(title, section.columns), "epochs", "seconds"]
     lines = []
     for name, trials in best(found).items():
         setting = {key: trials[0]["settings"][key] for key in keys if key in trials[0]["settings"]}
         ends = [deciding_row(trial["rows"], section) for trial in trials]
         said = [name, ", ".join(f"{brief(key)} {value}" for key, value in setting.items())]
-        line = f"| {' | '.join([*said, *figures(ends, *section.shown)])} |"
+        line = f"| {' | '.join([*said, *figures(ends, *section.columns)])} |"
         lines.append((score(section, mean(ends, section.judge)), line))
     lines.sort(key=lambda pair: -pair[0])
     return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(line for _, line in lines)]
@@ -91,7 +91,7 @@ def draw(found: Results, path: Path) -> None:
     """The test column against epochs and against seconds of training."""
     from matplotlib.figure import Figure
 
-    test = found.section.shown[1]
+    test = found.section.columns[1]
     figure = Figure(figsize=(11, 4.6), dpi=120, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for name, trials in best(found).items():

@@ -1,15 +1,44 @@
-"""Tests run in float64, with strict dtypes and warnings as errors."""
+"""Tests run in float64, with strict dtypes and warnings as errors.
+
+Models are tiny, so compiling is what takes time. Each program is compiled once for all workers and all
+the commands that tests start: they share a cache on disk, made for this run and removed after it.
+"""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # workers inherit the environment of the first process
+QUICK = {
+    "jax_compilation_cache_dir": tempfile.mkdtemp() if FIRST else os.environ["JAX_COMPILATION_CACHE_DIR"],
+    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_disable_most_optimizations": True,
+}
+FLAGS = " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"  # half the time
+for name, value in QUICK.items():
+    os.environ[name.upper()] = str(value)
+    jax.config.update(name, value)
+if FIRST and jax.__version__.startswith("0.10."):  # a flag that XLA does not know ends the process
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_disable_most_optimizations", True)  # tiny models: compiling is what takes time
+
+
+def pytest_unconfigure():
+    if FIRST:
+        shutil.rmtree(QUICK["jax_compilation_cache_dir"], ignore_errors=True)
+
+
+@pytest.fixture
+def usual_environment():
+    """For a process that compiles as those of users do."""
+    flags = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "").removesuffix(FLAGS)}
+    return {name: value for name, value in os.environ.items() if name.lower() not in QUICK} | flags
 
 
 @pytest.fixture
@@ -31,18 +60,8 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder for the runs of a module; those that differ only in numbers share their programs."""
-    made = tmp_path_factory.mktemp("runs")
-    options = {
-        "jax_compilation_cache_dir": str(made / "xla"),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in options}
-    for name, value in options.items():
-        jax.config.update(name, value)
-    yield made
-    for name, value in before.items():
-        jax.config.update(name, value)
+    """A folder for the runs of a module."""
+    return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture(scope="module")

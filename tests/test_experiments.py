@@ -3,9 +3,15 @@
 import tomllib
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from experiments import table
+from experiments.nrws_choices import published
 
+from cases import machine
+from natgrad.models.helmholtz.objectives import reweighted
 from natgrad.sweep import plan as plans
 
 ROOT = Path(__file__).parents[1] / "experiments"
@@ -26,3 +32,32 @@ def test_every_setting_resolves(file):
 @pytest.mark.parametrize("file", TABLES, ids=name)
 def test_a_table_is_what_its_record_says(file):
     assert table.page(table.results(file)) == file.with_suffix(".md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", ["config", "mnist"])
+def test_the_published_estimator_has_its_own_record_and_table(file):
+    found = published.results(file)
+    assert all(found.record.rows(each, seed) for each in found.candidates for seed in each.seeds)
+    assert table.page(found) == published.record_of(file).with_suffix(".md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_the_published_estimator_weighs_dreams_by_other_samples(limit):
+    """Row by row: sum over the first rows of w_r p (1 - p) u u^T / n, with the weight of all rows."""
+    model, key = machine((3, 2, 2)), jax.random.key(0)
+    batch = model.coding.value(jnp.asarray([[0, 1], [1, 1], [0, 0]]), jnp.float64)
+    drawn = reweighted(4).estimate(key, (), model, batch)[0].samples
+    metric = published.generation_as_published(limit)
+    found, _ = metric.measure(key, metric.init(key, model, drawn), model, drawn)
+    weights = np.ravel(drawn.weights) / 8
+    kept = weights[:limit] * weights.sum() / weights[:limit].sum()
+    states = [np.asarray(values).reshape(len(values), -1) for values in drawn.dreams.values]
+    for number, (layer, below) in enumerate(zip(model.generation, found.blocks["generation"], strict=True)):
+        expected = np.zeros(below.dense().shape)
+        for row, weight in enumerate(kept):
+            inputs = np.append(states[number + 1][:, row], 1.0)
+            chance = 1 / (1 + np.exp(-np.column_stack([layer.weight, layer.bias]) @ inputs))
+            expected += (weight * chance * (1 - chance))[:, None, None] * np.outer(inputs, inputs)
+        np.testing.assert_allclose(below.dense(), expected, rtol=1e-12)
+    top = 1 / (1 + np.exp(-np.asarray(model.prior)))
+    np.testing.assert_allclose(found.blocks["prior"], top * (1 - top) / 4, rtol=1e-12)

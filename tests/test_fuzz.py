@@ -64,8 +64,8 @@ def sound(tmp_path_factory):
     folder.write(run / "config.toml", config.dump(chosen))
     for step in (10, 20):
         folder.append(run, {"epoch": step // 10, "step": step, "seconds": 1.0, "test_ll": -3.0})
-        at = Progress(epoch=step // 10, rows=step // 10, recorded=step // 10, samples=10)
-        notes = Notes(visible=4, image_shape=(2, 2), summary={"steps": step}, progress=at)
+        at = Progress(epoch=step // 10, rows=step // 10, recorded=step // 10)
+        notes = Notes(shape={"visible": 4, "image_shape": (2, 2)}, summary={"steps": step}, progress=at)
         state = {"state": {"model": machine(seed=step), "steps": jnp.int32(step)}}
         states.save(run, step, state, notes.model_dump())
     return {str(path.relative_to(run)): raw for path, raw in contents(run).items()}

@@ -13,8 +13,9 @@ from cases import CODINGS, SIZES
 from natgrad import config
 from natgrad.layers import bernoulli, generator
 from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
+from natgrad.models.helmholtz import kind
 from natgrad.models.helmholtz import machine as helmholtz
-from natgrad.models.helmholtz import methods as registry
+from natgrad.models.helmholtz.spec import Shape
 
 
 @cache
@@ -78,13 +79,22 @@ def test_layer_gradient_is_that_of_its_logits():
     """Against automatic differentiation, with inputs of their own and shared by all samples."""
     rng = np.random.default_rng(0)
     layer = Layer(jnp.asarray(rng.normal(size=(3, 4))), jnp.asarray(rng.normal(size=3)))
-    residuals = jnp.asarray(rng.normal(size=(3, 5, 2)))
-    for samples in (5, 1):
+    for number, samples in ((5, 5), (5, 1), (bernoulli.MANY + 1, 1)):
+        residuals = jnp.asarray(rng.normal(size=(3, number, 2)))
         inputs = jnp.asarray(rng.normal(size=(4, samples, 2)))
-        expected = jax.grad(lambda part, x=inputs: jnp.sum(residuals * bernoulli.logits(part, x)))(layer)
+        loss = lambda part, r=residuals, x=inputs: jnp.sum(r * bernoulli.logits(part, x))  # noqa: E731
+        expected = jax.grad(loss)(layer)
         got = bernoulli.gradient(inputs, residuals)
         np.testing.assert_allclose(got.weight, expected.weight, atol=1e-12)
         np.testing.assert_allclose(got.bias, expected.bias, atol=1e-12)
+
+
+def test_programs_do_not_grow_with_many_samples():
+    def size(samples):
+        shapes = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((4, 1, 2), (3, samples, 2)))
+        return len(jax.make_jaxpr(bernoulli.gradient)(*shapes).eqns)
+
+    assert size(10 * bernoulli.MANY) == size(2 * bernoulli.MANY) < 20
 
 
 def numbered(layers):
@@ -169,7 +179,7 @@ def test_fresh_machines_are_as_configured():
     settings = config.resolve(
         {"layers": (80, 30), "model.bias": -0.3, "model.prior_bias": 0.4, "coding": "binary"}
     )
-    model = registry.model(generator.key(0), settings.model, 120)
+    model = kind.fresh(generator.key(0), settings, Shape(visible=120))
     assert model.sizes == (120, 80, 30)
     assert model.coding == BINARY
     assert set(np.asarray(model.prior)) == {0.4}
@@ -183,15 +193,15 @@ def test_fresh_machines_are_as_configured():
 
 
 def test_default_biases_are_minus_one():
-    model = registry.model(generator.key(0), config.resolve({"layers": (3, 2)}).model, 4)
+    model = kind.fresh(generator.key(0), config.resolve({"layers": (3, 2)}), Shape(visible=4))
     biases = [model.prior, *(layer.bias for layer in (*model.generation, *model.recognition))]
     assert {float(value) for bias in biases for value in bias} == {-1.0}
     assert model.coding == SIGNED
 
 
-@pytest.mark.parametrize("name", registry.WEIGHTS)
+@pytest.mark.parametrize("name", kind.WEIGHTS)
 def test_initialisers_have_their_variances(name):
     settings = config.resolve({"layers": (50,), "model.weights": name})
-    layer = registry.model(generator.key(0), settings.model, 200).generation[0]
+    layer = kind.fresh(generator.key(0), settings, Shape(visible=200)).generation[0]
     variance = 1 / 50 if name == "lecun-normal" else 2 / 250
     assert float(layer.weight.var()) == pytest.approx(variance, rel=0.06)

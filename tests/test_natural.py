@@ -345,9 +345,9 @@ print("finished", jax.block_until_ready(info.value))
 """
 
 
-def test_many_factorizations_in_one_step_do_not_hang():
+def test_many_factorizations_in_one_step_do_not_hang(usual_environment):
     """Ten batches of Cholesky factorizations side by side wait for ever on two cores; ours are chained."""
     done = subprocess.run(
-        [sys.executable, "-c", HANG], capture_output=True, text=True, timeout=150, check=False
+        [sys.executable, "-c", HANG], capture_output=True, text=True, timeout=150, env=usual_environment
     )
     assert "finished" in done.stdout, done.stderr[-2000:]

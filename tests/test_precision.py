@@ -11,8 +11,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.lax import Precision
 
 from cases import machine
-from natgrad import generator
-from natgrad.models import bernoulli, helmholtz
+from natgrad.layers import bernoulli, generator
+from natgrad.models.helmholtz import machine as helmholtz
 
 UNITS, SAMPLES, ROWS = 6, 4, 5
 KEYS = jax.random.split(jax.random.key(0), 3)

@@ -3,12 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from natgrad.solvers.krylov import conjugate_gradient
 
 from natgrad import tree
 from natgrad.layers import stacks
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks, scaled
+from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.units import LayerSystem
 
 SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1)]
 ROWS = 6
@@ -41,7 +42,8 @@ def test_solutions_are_those_of_every_layer():
 
     def solve(right: Layer, metric: UnitBlocks) -> Layer:
         damping = jnp.full(right.bias.shape, 0.2)
-        return solver.solve([solver.prepare(metric, damping)], [right])[0].value
+        system = LayerSystem(metric, damping, solver.prepare(metric, damping))
+        return solver.solve([system], [right])[0].value
 
     together = jax.jit(lambda *given: stacks.map_layers(solve, *given))
     alone = jax.jit(lambda *given: tree.map_layers(solve, *given))

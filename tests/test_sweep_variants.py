@@ -45,6 +45,80 @@ def test_short_names_and_variants_with_names_and_seeds_of_their_own(file):
     assert got == [("a", [3], (0,)), ("a", [3], (0, 7, 8)), *[("nrws, wake", [3], (0,))] * 2]
 
 
+METHODS = 'method = ["rws", "nrws"]\ndamping = [0.1, 0.2]\n' + BASE.replace('method = "rws"\n', "")
+
+
+def test_a_shared_setting_is_left_out_where_it_is_not_read(file):
+    plan = plans.read_plan(file("", METHODS), {})
+    got = [(each.setting["method"], each.setting.get("metric.damping")) for each in plan.candidates]
+    assert got == [("rws", None), ("nrws", 0.1), ("nrws", 0.2)]
+    assert [hasattr(plans.resolved(each.setting, 0), "metric") for each in plan.candidates] == [
+        False,
+        True,
+        True,
+    ]
+    text = '[[sweep.variants]]\nmethod = "rws"\n[[sweep.variants]]\nmodel = "mlp"\nmethod = "plain"\n'
+    own = "samples = 5\n" + BASE.replace('method = "rws"\n', "")
+    plan = plans.read_plan(file(text, own), {})
+    assert [each.setting.get("objective.samples") for each in plan.candidates] == [5, None]
+
+
+def test_a_grid_over_methods_is_trained_recorded_and_shown(file, fake, capsys):
+    path = file("learning_rate = [0.1, 0.3]\n[sweep]\nconfirm = [1]\n", METHODS)
+    with pytest.raises(SystemExit) as stopped:
+        main(["sweep", str(path), "--workers", "1", "--out", "out"])
+    assert stopped.value.code == 0
+    assert "rws" in capsys.readouterr().out
+    assert ["metric.damping" in line["settings"] for line in lines()] == [False] * 2 + [True] * 4 + [False]
+
+
+def test_a_shared_setting_that_nothing_reads_is_refused(file):
+    with pytest.raises(
+        InputError, match=r"metric.damping is not a setting of the method rws of helmholtz, but of"
+    ):
+        plans.read_plan(file("damping = 0.1\n", BASE), {})
+    with pytest.raises(InputError, match=r"unknown setting 'metric.dampin'; did you mean 'metric.damping'"):
+        plans.read_plan(file("metric.dampin = 0.1\n", METHODS), {})
+    with pytest.raises(InputError, match=r"unknown setting 'metrics'"):
+        plans.read_plan(file("[metrics]\nrows = 3\n", METHODS), {})
+
+
+def test_a_variant_s_own_setting_and_a_flag_are_refused_where_they_are_not_read(file):
+    refused = r"metric.damping is not a setting of the method rws of helmholtz, but of the methods nrws"
+    two = '[[sweep.variants]]\nmethod = "nrws"\n[[sweep.variants]]\nmethod = "rws"\n'
+    shared = BASE.replace('method = "rws"\n', "")
+    plans.read_plan(file(two, shared + "damping = 0.1\n"), {})
+    with pytest.raises(InputError, match=refused):
+        plans.read_plan(file(two + "damping = 0.1\n", shared), {})
+    for flag in ("damping", "metric.damping"):
+        with pytest.raises(InputError, match=refused):
+            plans.read_plan(file(two, shared + "damping = 0.1\n"), {flag: 0.2})
+
+
+def test_a_search_over_methods_leaves_out_what_is_not_read(file, fake):
+    searched = METHODS.replace("[0.1, 0.2]", "{low = 0.1, high = 0.2}")
+    text = "learning_rate = {low = 0.01, high = 0.7}\n[sweep]\ntrials = 6\n"
+    found = sweep(file(text, searched), workers=1, out="out")
+    got = {(line["setting"]["method"], "metric.damping" in line["setting"]) for line in found["settings"]}
+    assert got == {("rws", False), ("nrws", True)}
+    told = [line for line in lines("out/search.jsonl") if "told" in line]
+    assert len(told) == 6
+    assert all("metric.damping" in line["told"] for line in told)
+    with pytest.raises(InputError, match=r"metric.damping: expected a number greater than 0, got -1"):
+        plans.read_plan(file(text, searched.replace("low = 0.1", "low = -1")), {})
+
+
+def test_a_record_with_settings_that_were_never_read_is_known(file):
+    plan = plans.read_plan(file("", METHODS), {})
+    given = {"data": "own.npy", "batch_size": 8, "epochs": 2, "layers": [3], "method": "rws"}
+    line = {"settings": given | {"metric.damping": 0.1}, "seed": 0, "rows": []}
+    record = records.TrialRecord(plan.section, [json.dumps(line)])
+    assert [record.rows(each, 0) for each in plan.candidates] == [[], None, None]
+    line["settings"] |= {"metric.momentum": 0.5}  # was read by some version, and is not known to this one
+    record = records.TrialRecord(plan.section, [json.dumps(line)])
+    assert [record.rows(each, 0) for each in plan.candidates] == [None, None, None]
+
+
 def test_flags_come_after_variants(file):
     plan = plans.read_plan(file(TWO, BASE), {"learning_rate": 0.3, "training.epochs": 1})
     found = [plans.resolved(each.setting, 0) for each in plan.candidates]
@@ -201,7 +275,11 @@ MISTAKES = [
     ),
     ("seeded = ['epochs']", "sweep.seeded: training.epochs takes the seed, and has a value of its own"),
     ("seeded = ['data.splitseed']", "unknown setting 'data.splitseed'; did you mean 'data.split_seed'"),
-    ("judge = 'test_ll'", "sweep.judge: expected 'valid_ll', 'valid_loss', 'valid_error' or"),
+    (
+        "judge = 'test_ll'",
+        "sweep.judge: expected what a model of kind helmholtz is measured by, got test_ll; "
+        "give one of valid_ll, valid_loss",
+    ),
     (
         "judge = 'valid_error'",
         "sweep.judge: expected what a model of kind helmholtz is measured by, got valid_error",

@@ -1,6 +1,7 @@
 """Optimisers against their formulas, schedules at their ends, and steps that must not be taken."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +11,12 @@ import pytest
 
 from cases import machine
 from natgrad import config
-from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, stateless
-from natgrad.models.helmholtz import methods as registry
+from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, Pace, stateless
+from natgrad.models.helmholtz import methods
+from natgrad.records.notes import Progress
+from natgrad.training.session import Session
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, downhill, steepest
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
 
 RATE, MOMENTUM, EPS = 0.1, 0.8, 1e-8
 START = np.array([1.0, -2.0, 0.5])
@@ -52,7 +55,7 @@ def given(gradients):
     """An objective whose gradients are known, one for every step."""
     rows = jnp.asarray(gradients)
     return Objective(
-        lambda key, model: jnp.zeros((), int),
+        lambda key, model, batch: jnp.zeros((), int),
         lambda key, carry, model, batch: (Estimate(jnp.zeros(()), rows[carry], (), {}), carry + 1),
     )
 
@@ -77,37 +80,61 @@ def test_two_steps_equal_the_formula(name):
     np.testing.assert_allclose(state.model, START - RATE * (first + 2 * second), atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+ENDING = sorted(set(SCHEDULES) - {"inverse-time"})
+
+
+@pytest.mark.parametrize("name", ENDING)
 def test_schedules_start_end_and_fall(name):
-    rates = np.array([SCHEDULES[name](0.5, 40, 0.02)(step) for step in range(41)], float)
+    rates = np.array([SCHEDULES[name](0.5, Decay(40, 0.02))(step) for step in range(41)], float)
     assert rates[0] == pytest.approx(0.5)
     assert rates[-1] == pytest.approx(0.5 if name == "constant" else 0.01)
     falls = np.diff(rates)
     assert (falls == 0).all() if name == "constant" else (falls < 0).all()
 
 
-@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - {"inverse"}))
+@pytest.mark.parametrize("name", sorted(set(ENDING) - {"inverse"}))
 def test_schedules_stay_at_their_end(name):
-    rate = SCHEDULES[name](0.5, 40, 0.02)
+    rate = SCHEDULES[name](0.5, Decay(40, 0.02))
     assert float(rate(90)) == pytest.approx(float(rate(40)))
 
 
 def test_middles_tell_the_schedules_apart():
-    middle = {name: float(schedule(1.0, 40, 0.04)(20)) for name, schedule in SCHEDULES.items()}
+    middle = {name: float(SCHEDULES[name](1.0, Decay(40, 0.04))(20)) for name in ENDING}
     expected = {"constant": 1, "cosine": 0.52, "linear": 0.52, "exponential": 0.2, "inverse": 1 / 13}
     assert middle == pytest.approx(expected)
-    quarter = {name: float(SCHEDULES[name](1.0, 40, 0.04)(10)) for name in ("cosine", "linear")}
+    quarter = {name: float(SCHEDULES[name](1.0, Decay(40, 0.04))(10)) for name in ("cosine", "linear")}
     assert quarter == pytest.approx({"cosine": 0.04 + 0.96 * (1 + np.sqrt(0.5)) / 2, "linear": 0.76})
 
 
+def test_inverse_time_is_held_and_then_falls_by_the_steps_since():
+    """Whatever the length of the training is."""
+    for steps in (40, 4000):
+        rate = SCHEDULES["inverse-time"](0.5, Decay(steps, 0.02, hold=30, time=8.0))
+        rates = [float(rate(step)) for step in (0, 30, 31, 38, 54, 230)]
+        assert rates == pytest.approx([0.5, 0.5, 0.5 * 8 / 9, 0.25, 0.125, 0.5 / 26])
+
+
+def test_inverse_time_has_its_settings():
+    chosen = {"optimizer.schedule": "inverse-time", "learning_rate": 1.0}
+    told = {"optimizer.hold_steps": 10, "optimizer.decay_time": 5.0}
+    for extra, steps in ((told, (10, 15, 25)), ({}, (200, 220, 260))):
+        rate = methods.rate_of(config.resolve(chosen | extra), Pace(1000))
+        assert [float(rate(step)) for step in steps] == pytest.approx([1, 1 / 2, 1 / 4])
+
+
 def test_a_schedule_runs_over_the_training_or_as_long_as_told():
-    def at_ten(steps, **extra):
+    """A cut is of the whole schedule."""
+
+    def at_ten(steps, divergences=0, **extra):
         names = {"optimizer.schedule": "linear", "optimizer.final_fraction": 0.5, "learning_rate": 1.0}
-        return float(registry.learning_rate(config.resolve(names | extra).optimizer, steps)(10))
+        settings, progress = config.resolve(names | extra), Progress(divergences=divergences)
+        session = SimpleNamespace(settings=settings, total=steps, progress=progress)
+        return float(methods.rate_of(settings, Session.pace.fget(session))(10))
 
     assert at_ten(10) == pytest.approx(0.5)
     assert at_ten(20) == pytest.approx(0.75)
-    assert at_ten(20, **{"optimizer.decay_steps": 10}) == pytest.approx(0.5)
+    assert at_ten(20, **{"training.schedule_steps": 10}) == pytest.approx(0.5)
+    assert at_ten(20, divergences=2) == pytest.approx(0.75 / 16)
 
 
 def faulty(value, slope):
@@ -127,7 +154,7 @@ def counting(objective):
     def estimate(key, carry, model, batch):
         return objective.estimate(key, (), model, batch)[0], carry + 1
 
-    return Objective(lambda key, model: jnp.zeros(()), estimate)
+    return Objective(lambda key, model, batch: jnp.zeros(()), estimate)
 
 
 def one_step(value, slope, optimizer=None):

@@ -13,22 +13,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad import config
+from natgrad.core import Pace
 from natgrad.data import load
 from natgrad.layers import generator
-from natgrad.models.helmholtz import exact
-from natgrad.models.helmholtz import methods as registry
+from natgrad.layers.bernoulli import CODINGS
+from natgrad.models.helmholtz import exact, kind, methods
+from natgrad.models.helmholtz.spec import Shape
 from natgrad.sweep import plan as plans
 
 HERE = Path(__file__).parent
 STEPS, EVERY = 20_000, 250
 
 
-def curves(settings: config.Config, seeds: tuple[int, ...]) -> np.ndarray:
-    """Exact KLs, [seed, evaluation]; batches drawn from the exact law."""
+def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
+    """Exact KLs, [seed, evaluation]; batches drawn from the exact distribution."""
     law = load("3by3").law
     patterns, chances = jnp.asarray(law.patterns), jnp.log(jnp.asarray(law.probabilities))
-    method = registry.algorithm(settings, STEPS)
-    coding, rows = registry.CODINGS[settings.model.coding], settings.training.batch_size
+    method = methods.algorithm(settings, settings.objective.samples, Pace(STEPS))
+    coding, rows = CODINGS[settings.model.coding], settings.training.batch_size
 
     def step(state, key):
         key_rows, key_step = jax.random.split(key)
@@ -43,7 +45,7 @@ def curves(settings: config.Config, seeds: tuple[int, ...]) -> np.ndarray:
         key_model, key_state, key_run = jax.random.split(
             jax.random.fold_in(generator.key(settings.seed), seed), 3
         )
-        model = registry.model(key_model, settings.model, patterns.shape[1])
+        model = kind.fresh(key_model, settings, Shape(visible=patterns.shape[1]))
         state = method.init(key_state, model, jax.ShapeDtypeStruct((patterns.shape[1], rows), jnp.float32))
         start = exact.divergence(model, patterns, law.probabilities)
         _, found = jax.lax.scan(stretch, state, jax.random.split(key_run, STEPS // EVERY))

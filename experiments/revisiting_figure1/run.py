@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from natgrad.updates.truncated_newton import Parts
 
 from natgrad.layers.outputs import Law, per_row
 from natgrad.layers.supervised import Labelled, Rows, Task
@@ -40,9 +39,8 @@ def autoencoder(sign: int):
 def method(task: Task, settings: dict):
     if "metric" not in settings:
         return presets.plain(task, optax.sgd(settings["rate"]))
-    solve, damping = dense_solve(), constant(settings["damping"])
-    parts = Parts(METRICS[settings["metric"]], solve, damping, learning_rate(settings["rate"]))
-    return presets.truncated(task, parts)
+    options = Options(damping=constant(settings["damping"]), length=learning_rate(settings["rate"]))
+    return presets.truncated(task, METRICS[settings["metric"]], dense_solve(), options)
 
 
 def path(algorithm, start: list[float], rows: Rows, steps: int) -> np.ndarray:

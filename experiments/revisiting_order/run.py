@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad import config
+from natgrad.core import Pace
 from natgrad.data import load
 from natgrad.layers.supervised import Labelled, Rows
-from natgrad.models.network import kind as network_registry
-from natgrad.models.network import methods as network_methods
+from natgrad.models.network import kind, methods
 from natgrad.models.network.figures import misclassified
+from natgrad.models.network.spec import Shape
 
 
 class Images(NamedTuple):
@@ -62,9 +63,9 @@ def trainer(chosen: dict, method: dict, images: Images) -> Callable[[np.ndarray]
     """From a sequence to the class probabilities on test images and the validation error; compiled once."""
     size, steps = chosen["batch_size"], chosen["rows"] // chosen["batch_size"]
     settings = config.resolve({"model": "mlp", "layers": (chosen["hidden"],), "batch_size": size} | method)
-    sizes = network_registry.Sizes(images.values.shape[1], None, int(images.labels.max()) + 1)
-    task = network_registry.task(settings.model, sizes)
-    algorithm = network_methods.algorithm(settings, task, steps)
+    shape = Shape(visible=images.values.shape[1], outputs=int(images.labels.max()) + 1)
+    task = kind.task_of(settings.model, shape)
+    algorithm = methods.algorithm(settings, task, None, Pace(steps))
     key = jax.random.key(chosen["seed"])
 
     @jax.jit
@@ -74,7 +75,7 @@ def trainer(chosen: dict, method: dict, images: Images) -> Callable[[np.ndarray]
             return Labelled(Rows(inputs, images.labels[places].astype(jnp.int32)))
 
         portions = sequence[: steps * size].reshape(steps, size)
-        state = algorithm.init(key, network_registry.fresh(key, settings.model, sizes), batch(portions[0]))
+        state = algorithm.init(key, kind.fresh(key, settings, shape), batch(portions[0]))
         step = lambda state, at: (algorithm.step(key, state, batch(at))[0], None)  # noqa: E731
         model = jax.lax.scan(step, state, portions)[0].model
         wrong = misclassified(task.network(model, images.valid[0]), images.valid[1])

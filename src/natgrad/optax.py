@@ -119,8 +119,8 @@ def natural_gradient(
         damping: a number (0.01 by default), `scheduled(...)` or `levenberg_marquardt(...)`.
         metric: `fisher()` by default.
         solver: by default exact where that is small, otherwise 20 conjugate gradients.
-        options: damping together with lengths, warm start and so on; a length is multiplied in, and
-            `optax.scale(-1.0)` then completes the chain.
+        options: damping together with lengths, warm start and so on; a length is multiplied in (1 by
+            default), and `optax.scale(-1.0)` then completes the chain.
         seed: of the random numbers that some metrics draw.
     """
     task, chosen = Task(network, law), _options(damping, options)
@@ -152,7 +152,8 @@ def natural_gradient(
 def _options(damping: Damping | float | None, options: Options | None) -> Options:
     if options is None:
         given = 1e-2 if damping is None else damping
-        return Options(damping=given if isinstance(given, Damping) else constant(given))
+        chosen = given if isinstance(given, Damping) else constant(given)
+        return Options(damping=chosen, length=learning_rate(1.0))
     if damping is not None:
         raise InputError(
             "natural_gradient takes damping as part of `options` or by itself, got both; give one"
@@ -161,7 +162,7 @@ def _options(damping: Damping | float | None, options: Options | None) -> Option
         raise InputError(
             f"natural_gradient measures its metric at every update, got refresh {options.refresh}; use 1"
         )
-    return options
+    return options if options.length is not None else options._replace(length=learning_rate(1.0))
 
 
 def _arguments(

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from natgrad.core import Product
 from natgrad.layers import networks, outputs
-from natgrad.layers.supervised import Rows, Task
+from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.tree import pytree
 
 
 def heteroscedastic():
@@ -67,6 +69,12 @@ def problem(name, rows=5):
     return Task(odd, LAWS[name]), odd_parameters(), Rows(inputs(rows), targets(name, rows))
 
 
+def measured_on(metric, task, parameters, rows, key=None):
+    """The operator of a metric at the parameters, on some rows."""
+    key = jax.random.key(0) if key is None else key
+    return metric(task).measure(key, (), parameters, Labelled(rows))[0]
+
+
 def jacobian(function, parameters):
     """[output..., parameter], by reverse mode, all at once."""
     flat, unravel = ravel_pytree(parameters)
@@ -105,3 +113,61 @@ def expected_direction(name, task, parameters, rows, gradient, damping):
     flat, unravel = ravel_pytree(gradient)
     matrix = printed_metric(name, task, parameters, rows) + damping * np.eye(flat.size)
     return unravel(jnp.asarray(np.linalg.solve(matrix, np.asarray(flat))))
+
+
+@pytree
+class Given:
+    """A matrix as an operator on vectors, with a diagonal where one is given."""
+
+    matrix: jax.Array
+    diagonal: jax.Array | None = None
+
+    def bind(self):
+        return Product(lambda v: self.matrix @ v, None if self.diagonal is None else lambda: self.diagonal)
+
+    @property
+    def like(self):
+        return self.matrix[0]
+
+
+@pytree
+class Factored:
+    """R^T R from its rows R, as an operator on vectors."""
+
+    rows: jax.Array
+
+    def bind(self):
+        r = self.rows
+        diagonal = lambda: (r * r).sum(axis=0)  # noqa: E731
+        mv, push, pull = lambda v: r.T @ (r @ v), lambda v: r @ v, lambda w: r.T @ w
+        return Product(mv, diagonal, push, pull, lambda: r @ r.T, len(r))
+
+    @property
+    def like(self):
+        return self.rows[0]
+
+    def factor_rows(self):
+        return self.rows
+
+
+def solved(solver, operator, gradient, damping=0.0, guess=None):
+    """One solve from nothing."""
+    kind = jax.tree.leaves(gradient)[0].dtype
+    factor, _ = solver.prepare(operator, jnp.asarray(damping, kind), 0.0)
+    return solver.solve(factor, gradient, guess)
+
+
+def preconditioned(matrix, g, inverse, iterations, start=None):
+    """The iterates of conjugate gradients with M^-1 = diag(inverse), by the book."""
+    x = np.zeros_like(g) if start is None else start
+    r = g - matrix @ x
+    z = inverse * r
+    p, found = z, []
+    for _ in range(iterations):
+        length = (r @ z) / (p @ matrix @ p)
+        x, after = x + length * p, r - length * matrix @ p
+        corrected = inverse * after
+        p = corrected + (after @ corrected) / (r @ z) * p
+        r, z = after, corrected
+        found.append(x)
+    return found

@@ -12,6 +12,7 @@ from network_cases import (
     heteroscedastic,
     inputs,
     jacobian,
+    measured_on,
     odd,
     odd_parameters,
     printed_metric,
@@ -22,7 +23,7 @@ from network_cases import (
 from natgrad.errors import InputError
 from natgrad.layers import outputs
 from natgrad.layers.supervised import Rows, Task, loss
-from natgrad.metrics import curvature, empirical
+from natgrad.metrics import curvature, empirical, probing
 
 KEY = jax.random.key(0)
 METRICS = {
@@ -33,7 +34,7 @@ METRICS = {
     "centred": empirical.centred_covariance,
     "sampled": functools.partial(curvature.monte_carlo_fisher, 3),
 }
-CHUNKS = {"whole": None, "pieces": 2}  # two does not divide the five rows
+AT_ONCE = {"whole": None, "pieces": 2}  # two does not divide the five rows
 CASES = [
     (name, metric)
     for name in LAWS
@@ -49,25 +50,26 @@ def assert_close(found, expected):
 
 
 def matrix(metric, task, parameters, rows, key=KEY):
-    measured = lambda p: curvature.dense(metric(key, task, p, rows), p)  # noqa: E731
-    return np.asarray(jax.jit(measured)(parameters))
+    found = lambda p: probing.dense(measured_on(metric, task, p, rows, key))  # noqa: E731
+    return np.asarray(jax.jit(found)(parameters))
 
 
 @functools.cache
 def measured(name):
     """Every metric of a law's problem as a matrix, and its factor squared, in one program."""
     task, parameters, rows = problem(name)
-    names = [(metric, size) for law, metric in CASES if law == name for size in CHUNKS]
+    names = [(metric, size) for law, metric in CASES if law == name for size in AT_ONCE]
 
     def everything(p):
         found = []
         for metric, size in names:
-            operator, squared = METRICS[metric](chunk=CHUNKS[size])(KEY, task, p, rows), None
-            if operator.rows is not None and (metric, size) in FACTORS:
-                factor = operator.rows()
-                assert factor.shape[0] == operator.samples
+            chosen, squared = METRICS[metric](rows_at_once=AT_ONCE[size]), None
+            operator = measured_on(chosen, task, p, rows, KEY)
+            if (metric, size) in FACTORS:
+                factor = operator.factor_rows()
+                assert factor.shape[0] == operator.bind().samples
                 squared = factor.T @ factor
-            found.append((curvature.dense(operator, p), squared))
+            found.append((probing.dense(operator), squared))
         return found
 
     values = jax.jit(everything)(parameters)
@@ -89,7 +91,7 @@ def expected(name):
     }
 
 
-@pytest.mark.parametrize("size", CHUNKS)
+@pytest.mark.parametrize("size", AT_ONCE)
 @pytest.mark.parametrize(("name", "metric"), [case for case in CASES if case[1] != "sampled"])
 def test_metrics_are_what_their_equations_say(name, metric, size):
     """Gauss-Newton equals the printed Fisher metric for all three laws [revisiting eq. 14-21]."""
@@ -104,7 +106,7 @@ def test_the_factor_squared_is_the_metric(name):
         assert_close(squared, dense)
 
 
-def test_sampled_targets_do_not_depend_on_the_chunking():
+def test_sampled_targets_do_not_depend_on_the_portions():
     assert_close(measured("softmax")["sampled", "pieces"][0], measured("softmax")["sampled", "whole"][0])
 
 
@@ -117,7 +119,7 @@ def test_a_law_of_ones_own_by_its_fisher():
     j = jax.jit(lambda p: jacobian(lambda p: network(p, rows.inputs), p))(parameters)
     weight = np.stack([np.exp(-2 * r[..., 1]), np.full_like(r[..., 1], 2)], axis=-1)
     assert_close(
-        matrix(curvature.fisher(chunk=2), task, parameters, rows),
+        matrix(curvature.fisher(rows_at_once=2), task, parameters, rows),
         np.einsum("rod,rodp,rodq->pq", weight, j, j) / 5,
     )
 
@@ -145,7 +147,7 @@ def test_the_monte_carlo_metric_is_unbiased():
     metric, draws = curvature.monte_carlo_fisher(2), 2000
 
     def everything(key):
-        one = lambda task, p, rows: curvature.dense(metric(key, task, p, rows), p)  # noqa: E731
+        one = lambda task, p, rows: probing.dense(measured_on(metric, task, p, rows, key))  # noqa: E731
         return [one(*problem(name, rows=2)) for name in LAWS]
 
     found = jax.jit(jax.vmap(everything))(jax.random.split(KEY, draws))
@@ -189,13 +191,11 @@ def test_diagonals_exactly_and_by_random_signs():
 
     def everything(key):
         flat = lambda t: ravel_pytree(t)[0]  # noqa: E731
-        operator = curvature.fisher()(key, task, parameters, rows)
-        return flat(empirical.squared_sums(2)(key, task, parameters, rows)), curvature.mean_diagonal(
-            key, operator, parameters
-        )
+        operator = measured_on(curvature.fisher(), task, parameters, rows, key)
+        return flat(empirical.squared_sums(2)(key, task, parameters, rows)), operator.mean_diagonal(key)
 
     exact = jax.jit(
-        lambda: ravel_pytree(empirical.squared_gradients(chunk=2)(KEY, task, parameters, rows))[0]
+        lambda: ravel_pytree(empirical.squared_gradients(rows_at_once=2)(KEY, task, parameters, rows))[0]
     )()
     assert_close(np.asarray(exact), np.diag(expected("softmax")["uncentred"]))
     squares, means = jax.jit(jax.vmap(everything))(jax.random.split(KEY, 4000))
@@ -215,10 +215,11 @@ def test_unlabelled_rows_serve_the_metrics_that_draw_targets_themselves():
     task, parameters, rows = problem("softmax")
     unlabelled = Rows(rows.inputs)
     assert_close(matrix(curvature.fisher(), task, parameters, unlabelled), expected("softmax")["fisher"])
-    jax.eval_shape(lambda p: curvature.monte_carlo_fisher()(KEY, task, p, unlabelled).mv(p), parameters)
+    sampled = lambda p: measured_on(curvature.monte_carlo_fisher(), task, p, unlabelled).bind().mv(p)  # noqa: E731
+    jax.eval_shape(sampled, parameters)
     for metric in (curvature.gauss_newton(), curvature.hessian(), empirical.centred_covariance()):
-        with pytest.raises(InputError, match="needs targets, but its rows are unlabelled; use fisher"):
-            metric(KEY, task, parameters, unlabelled)
+        with pytest.raises(InputError, match="needs targets, but its rows are unlabeled; use fisher"):
+            measured_on(metric, task, parameters, unlabelled)
 
 
 def test_the_root_of_every_law_squares_to_its_fisher():
@@ -241,12 +242,12 @@ def test_extreme_logits_give_finite_products():
 
 def test_metrics_without_what_they_need_say_so():
     task, parameters, rows = problem("softmax")
-    with pytest.raises(InputError, match="a chunk needs at least one row, got 0"):
-        curvature.fisher(chunk=0)(KEY, task, parameters, rows)
+    with pytest.raises(InputError, match="rows_at_once: expected at least one row, got 0; give None"):
+        measured_on(curvature.fisher(rows_at_once=0), task, parameters, rows)
     with pytest.raises(InputError, match="at least one sample per row, got 0"):
         curvature.monte_carlo_fisher(0)
     silent = Task(task.network, task.law._replace(sample=None))
-    with pytest.raises(InputError, match="needs a law with `sample`"):
-        curvature.monte_carlo_fisher()(KEY, silent, parameters, rows)
+    with pytest.raises(InputError, match="needs a distribution with `sample`"):
+        measured_on(curvature.monte_carlo_fisher(), silent, parameters, rows)
     with pytest.raises(InputError, match="standard deviation and must be positive, got 0"):
         outputs.linear(0)

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
-from network_cases import expected_direction, odd, problem
+from network_cases import expected_direction, odd, printed_metric, problem
 
 import natgrad.optax as ng
 from natgrad.errors import InputError
@@ -76,12 +76,12 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
     assert jax.tree.structure(state) == jax.tree.structure(optimizer.init(parameters))
 
 
-def test_lengths_and_momentum_come_with_parts_and_value_fn():
+def test_lengths_come_with_options_and_look_at_value_fn():
     task, parameters, rows = problem("softmax")
     value = lambda p: loss(task, p, rows)  # noqa: E731
-    parts = ng.Parts(solve=EXACT, length=ng.line_search(64.0), damping=ng.constant(0.5))
+    options = ng.Options(length=ng.line_search(64.0), damping=ng.constant(0.5))
     found, state = once(
-        ng.natural_gradient(odd, ng.softmax(), parts=parts),
+        ng.natural_gradient(odd, ng.softmax(), solver=EXACT, options=options),
         jax.grad(value)(parameters),
         parameters,
         inputs=rows.inputs,
@@ -91,15 +91,34 @@ def test_lengths_and_momentum_come_with_parts_and_value_fn():
     assert value(jax.tree.map(jnp.subtract, parameters, found)) < value(parameters)
 
 
+def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
+    """Without a length of its own a step is judged at length one."""
+    task, parameters, rows = problem("softmax")
+    gradients = jax.grad(lambda p: loss(task, p, rows))(parameters)
+    damping = ng.levenberg_marquardt(0.3)
+    rows_of = {"inputs": rows.inputs, "targets": rows.targets}
+    for given in ({"damping": damping}, {"options": ng.Options(damping=damping)}):
+        chosen = ng.natural_gradient(odd, ng.softmax(), solver=EXACT, **given)
+        found, state = once(chosen, gradients, parameters, **rows_of)
+        near(found, expected_direction("softmax", task, parameters, rows, gradients, 0.3))
+        step, slope = (np.asarray(ravel_pytree(t)[0]) for t in (found, gradients))
+        metric = printed_metric("softmax", task, parameters, rows)
+        after = loss(task, jax.tree.map(jnp.subtract, parameters, found), rows)
+        ratio = (after - loss(task, parameters, rows)) / (-slope @ step + step @ metric @ step / 2)
+        np.testing.assert_allclose(state.evidence.ratio, ratio, rtol=1e-6)
+        factor = 1.5 if ratio < 0.25 else 1 / 1.5 if ratio > 0.75 else 1
+        np.testing.assert_allclose(state.kept.level, 0.3 * factor)
+
+
 def test_float32_parameters_stay_float32_also_where_float64_is_enabled():
     _, parameters, rows = problem("softmax")
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (parameters, rows.inputs))
     transformation = ng.natural_gradient(
-        odd, ng.softmax(), damping=ng.levenberg_marquardt(1.0), solve=ng.minres_qlp(5)
+        odd, ng.softmax(), damping=ng.levenberg_marquardt(1.0), solver=ng.minres_qlp(5)
     )
     found, state = once(transformation, low[0], low[0], inputs=low[1], targets=rows.targets)
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype("float32")}
-    assert state.kept.damping.dtype == jnp.float32
+    assert state.kept.level.dtype == jnp.float32
 
 
 def test_what_cannot_be_measured_is_refused_in_one_sentence():
@@ -127,8 +146,10 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence():
             natural.update(*arguments, **extra)
     with pytest.raises(InputError, match="must be floating-point, but \\['steps'\\] is int"):
         natural.init({"steps": jnp.zeros((), int), **parameters})
-    with pytest.raises(InputError, match="as part of `parts` or apart, got both"):
-        ng.natural_gradient(odd, ng.softmax(), metric=ng.fisher(), parts=ng.Parts())
-    searching = ng.natural_gradient(odd, ng.softmax(), parts=ng.Parts(length=ng.line_search()))
+    with pytest.raises(InputError, match="damping as part of `options` or by itself, got both; give one"):
+        ng.natural_gradient(odd, ng.softmax(), damping=0.1, options=ng.Options())
+    with pytest.raises(InputError, match="measures its metric at every update, got refresh 5; use 1"):
+        ng.natural_gradient(odd, ng.softmax(), options=ng.Options(refresh=5))
+    searching = ng.natural_gradient(odd, ng.softmax(), options=ng.Options(length=ng.line_search()))
     with pytest.raises(InputError, match="looks at the loss; give update targets"):
         searching.update(parameters, searching.init(parameters), parameters, inputs=x)

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from network_cases import measured_on
 
 from natgrad.core import TAKEN
 from natgrad.layers import networks, outputs
@@ -36,7 +37,7 @@ def shapes(rows):
 def temporary(metric, rows):
     """Bytes of temporary memory of one compiled product."""
     layers, x, t = shapes(rows)
-    product = lambda p, v, x, t: metric(jax.random.key(0), TASK, p, Rows(x, t)).mv(v)  # noqa: E731
+    product = lambda p, v, x, t: measured_on(metric, TASK, p, Rows(x, t)).bind().mv(v)  # noqa: E731
     compiled = jax.jit(product).lower(layers, layers, x, t).compile()
     return compiled.memory_analysis().temp_size_in_bytes
 
@@ -48,14 +49,14 @@ def parameter_bytes():
 @pytest.mark.parametrize("rows", [64, 1000])
 def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimised, rows):
     assert parameter_bytes() > 4e7
-    assert temporary(curvature.fisher(chunk=64), rows) <= 4 * parameter_bytes()
+    assert temporary(curvature.fisher(rows_at_once=64), rows) <= 4 * parameter_bytes()
 
 
-def test_chunks_bound_the_memory_of_activations(optimised):
-    """Ten thousand rows of activations would take 280 MB more than chunks of 64 do."""
-    whole, pieces = (temporary(curvature.fisher(chunk=chunk), 10_000) for chunk in (None, 64))
+def test_rows_at_once_bound_the_memory_of_activations(optimised):
+    """Ten thousand rows of activations would take 280 MB more than portions of 64 do."""
+    whole, pieces = (temporary(curvature.fisher(rows_at_once=size), 10_000) for size in (None, 64))
     assert pieces < parameter_bytes() * 4 < whole
-    assert temporary(empirical.centred_covariance(chunk=64), 10_000) <= 4 * parameter_bytes()
+    assert temporary(empirical.centred_covariance(rows_at_once=64), 10_000) <= 4 * parameter_bytes()
 
 
 def test_the_whole_step_is_compiled_once():
@@ -84,13 +85,14 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from natgrad.metrics.curvature import fisher
-from natgrad.models import networks, outputs
-from natgrad.objectives.supervised import Labelled, Rows, Task
+from natgrad.layers import networks, outputs
+from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.models.network import presets
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.updates import presets
-from natgrad.updates.reduction import levenberg_marquardt
-from natgrad.updates.truncated_newton import Parts
+from natgrad.updates.damping import levenberg_marquardt
+from natgrad.updates.lengths import learning_rate
+from natgrad.updates.natural import Options
 
 assert jax.device_count() == 2
 task = Task(networks.perceptron(), outputs.softmax())
@@ -101,9 +103,10 @@ mesh = jax.make_mesh((2,), ("rows",), axis_types=(AxisType.Auto,))
 spread = jax.device_put(rows, NamedSharding(mesh, P("rows")))
 assert len(spread.inputs.sharding.device_set) == 2
 same = jax.device_put(layers, NamedSharding(mesh, P()))
-for parts in (Parts(solve=conjugate_gradient(8), damping=levenberg_marquardt(0.1)),
-              Parts(fisher(chunk=3), minres_qlp(8))):
-    method = presets.truncated(task, parts)
+one = Options(length=learning_rate(1.0))
+for parts in ((fisher(), conjugate_gradient(8), one._replace(damping=levenberg_marquardt(0.1))),
+              (fisher(rows_at_once=3), minres_qlp(8), one)):
+    method = presets.truncated(task, *parts)
     def step(p, batch):
         return method.step(jax.random.key(1), method.init(jax.random.key(1), p, batch), batch)[0].model
     alone, together = jax.jit(step)(layers, Labelled(rows)), jax.jit(step)(same, Labelled(spread))

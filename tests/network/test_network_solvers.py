@@ -7,13 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse.linalg
+from network_cases import Factored, Given, preconditioned, solved
 
+from natgrad.core import Product, Solver
 from natgrad.errors import InputError
-from natgrad.metrics.curvature import Operator
-from natgrad.solvers import subspace, whole
+from natgrad.solvers import results, subspace, whole
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.truncated import Progress, conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import System
+from natgrad.tree import pytree
 
 
 def symmetric(values, seed=0):
@@ -22,13 +24,16 @@ def symmetric(values, seed=0):
     return q @ np.diag(values) @ q.T
 
 
-def system(matrix, damping=0.0, precondition=None):
-    return System(Operator(lambda v: jnp.asarray(matrix) @ v), jnp.asarray(damping), precondition)
+def given(matrix, diagonal=None):
+    return Given(jnp.asarray(matrix), diagonal)
 
 
 def factored(rows):
-    rows = jnp.asarray(rows)
-    return Operator(lambda v: rows.T @ (rows @ v), lambda: rows, rows.shape[0])
+    return Factored(jnp.asarray(rows))
+
+
+def system(matrix):
+    return System(given(matrix).bind(), jnp.asarray(0.0))
 
 
 def right(size, seed=1):
@@ -42,59 +47,123 @@ SPREAD = np.geomspace(1e-2, 10, 12)
 def test_solvers_agree_with_elimination(damping):
     matrix, g = symmetric(SPREAD), right(12)
     expected = np.linalg.solve(matrix + damping * np.eye(12), g)
-    for solve in (
+    for solver in (
         conjugate_gradient(60, stop=small_residual(1e-12)),
         minres_qlp(60, tolerance=1e-12),
         whole.dense_solve(),
     ):
-        found = jax.jit(lambda g, solve=solve: solve(system(matrix, damping), g, None))(g)
+        found = jax.jit(lambda g, solver=solver: solved(solver, given(matrix), g, damping))(g)
         np.testing.assert_allclose(found.value, expected, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(
-            found.residual, g - (matrix + damping * np.eye(12)) @ np.asarray(found.value), atol=1e-9
-        )
-        assert found.result == whole.CONVERGED
+        left = g - (matrix + damping * np.eye(12)) @ np.asarray(found.value)
+        np.testing.assert_allclose(found.residual, np.linalg.norm(left) / np.linalg.norm(g), atol=1e-9)
+        assert found.result == results.CONVERGED
+
+
+@pytest.mark.parametrize("start", ["zero", "guess"])
+@pytest.mark.parametrize("name", ["dense", "dual", "cg", "preconditioned", "minres"])
+def test_curvature_and_residual_are_those_of_the_solution(name, start):
+    """x^T F x and |g - (damping I + F) x| / |g|, also where the iteration is stopped early."""
+    rows, g, damping = np.random.default_rng(0).normal(size=(4, 15)), right(15), 0.3
+    solver = {
+        "dense": whole.dense_solve(),
+        "dual": whole.dual_solve(),
+        "cg": conjugate_gradient(2),
+        "preconditioned": conjugate_gradient(2, precondition=0.75),
+        "minres": minres_qlp(2),
+    }[name]
+    guess = None if start == "zero" else right(15, 3)
+    found = jax.jit(lambda g: solved(solver, factored(rows), g, damping, guess))(g)
+    x = np.asarray(found.value)
+    np.testing.assert_allclose(found.curvature, (rows @ x) @ (rows @ x), rtol=1e-9)
+    left = np.linalg.norm(g - rows.T @ (rows @ x) - damping * x) / np.linalg.norm(g)
+    np.testing.assert_allclose(found.residual, left, rtol=1e-9, atol=1e-12)
+    truncated = name in ("cg", "preconditioned", "minres")
+    assert (found.result, found.iterations) == ((results.LIMIT, 2) if truncated else (results.CONVERGED, 0))
+    assert left > 1e-3 if truncated else left < 1e-12
 
 
 def test_conjugate_gradients_are_exact_after_as_many_iterations_as_distinct_eigenvalues():
     matrix, g = symmetric([1.0] * 5 + [4.0] * 4 + [9.0]), right(10)
-    found = conjugate_gradient(20, stop=small_residual(1e-10))(system(matrix), g, None)
+    found = solved(conjugate_gradient(20, stop=small_residual(1e-10)), given(matrix), g)
     assert found.iterations == 3
     np.testing.assert_allclose(found.value, np.linalg.solve(matrix, g), rtol=1e-9)
 
 
+@pytree
+class OnTrees:
+    """A matrix as an operator on trees of an odd structure."""
+
+    matrix: jax.Array
+
+    def bind(self):
+        return Product(lambda t: split(self.matrix @ join(t)))
+
+    @property
+    def like(self):
+        return split(self.matrix[0])
+
+
+def split(v):
+    return {"a": v[:4].reshape(2, 2), "b": (v[4:11], v[11])}
+
+
+def join(t):
+    return jnp.concatenate([t["a"].ravel(), t["b"][0], t["b"][1][None]])
+
+
 def test_a_tree_is_a_vector():
     matrix, g = symmetric(SPREAD), right(12)
-    split = lambda v: {"a": v[:4].reshape(2, 2), "b": (v[4:11], v[11])}  # noqa: E731
-    join = lambda t: jnp.concatenate([t["a"].ravel(), t["b"][0], t["b"][1][None]])  # noqa: E731
-    operator = Operator(lambda t: split(jnp.asarray(matrix) @ join(t)))
-    for solve in (conjugate_gradient(30, stop=small_residual(1e-11)), minres_qlp(30, tolerance=1e-11)):
-        found = solve(System(operator, jnp.asarray(0.1)), split(g), None)
+    for solver in (
+        conjugate_gradient(30, stop=small_residual(1e-11)),
+        minres_qlp(30, tolerance=1e-11),
+        whole.dense_solve(),
+    ):
+        found = solved(solver, OnTrees(jnp.asarray(matrix)), split(g), 0.1)
         np.testing.assert_allclose(
             join(found.value), np.linalg.solve(matrix + 0.1 * np.eye(12), g), rtol=1e-7
         )
 
 
 def test_a_perfect_preconditioner_needs_one_iteration_and_a_diagonal_one_fewer():
-    matrix, g = symmetric(SPREAD) + np.diag(np.geomspace(1, 1e4, 12)), right(12)
-    inverse = jnp.asarray(np.linalg.inv(matrix))
-    solve = conjugate_gradient(100, stop=small_residual(1e-8))
-    counts = [
-        int(solve(system(matrix, 0.0, precondition), g, None).iterations)
-        for precondition in (lambda v: inverse @ v, lambda v: v / jnp.asarray(np.diag(matrix)), None)
-    ]
-    assert counts[0] == 1
-    assert counts[1] < counts[2]
+    scales, g = np.geomspace(1, 1e4, 12), right(12)
+    matrix = symmetric(SPREAD) + np.diag(scales)
+    count = lambda operator, precondition: int(  # noqa: E731
+        solved(
+            conjugate_gradient(100, stop=small_residual(1e-8), precondition=precondition), operator, g, 0.5
+        ).iterations
+    )
+    assert count(given(np.diag(scales), jnp.asarray(scales)), 1.0) == 1
+    own = given(matrix, jnp.asarray(np.diag(matrix)))
+    assert count(own, 1.0) < count(own, None)
+
+
+@pytest.mark.parametrize("start", [None, 0.8])
+def test_the_preconditioner_divides_by_a_power_of_the_damped_diagonal(start):
+    """M = (diagonal + damping)^0.75 [martens2010], whatever the diagonal is of."""
+    matrix, g = symmetric(SPREAD) + np.diag(np.geomspace(1, 1e2, 12)), np.asarray(right(12))
+    diagonal, damping = np.abs(np.asarray(right(12, 8))), 0.2
+    guess = None if start is None else start * np.linalg.solve(matrix, g)
+    inverse = (diagonal + damping) ** -0.75
+    expected = preconditioned(matrix + damping * np.eye(12), g, inverse, 5, guess)
+    never = lambda progress: jnp.asarray(False)  # noqa: E731
+    for count in (1, 2, 5):
+        solver = conjugate_gradient(count, stop=never, precondition=0.75)
+        first = None if guess is None else jnp.asarray(guess)
+        found = solved(solver, given(matrix, jnp.asarray(diagonal)), jnp.asarray(g), damping, first)
+        np.testing.assert_allclose(found.value, expected[count - 1], rtol=1e-9)
+    with pytest.raises(InputError, match="a preconditioner needs a metric with a diagonal"):
+        solved(conjugate_gradient(5, precondition=0.75), given(matrix), jnp.asarray(g))
 
 
 def test_a_good_guess_saves_iterations_and_the_exact_one_all():
     matrix, g = symmetric(SPREAD), right(12)
     exact = jnp.asarray(np.linalg.solve(matrix, g))
-    solve = conjugate_gradient(50, stop=small_residual(1e-6))
-    cold, warm = (solve(system(matrix), g, guess) for guess in (None, 0.999 * exact))
+    solver = conjugate_gradient(50, stop=small_residual(1e-6))
+    cold, warm = (solved(solver, given(matrix), g, guess=guess) for guess in (None, 0.999 * exact))
     assert warm.iterations < cold.iterations
     np.testing.assert_allclose(warm.value, exact, rtol=1e-3)
-    done = conjugate_gradient(5)(system(np.eye(3)), jnp.ones(3), jnp.ones(3))
-    assert (done.result, done.iterations) == (whole.CONVERGED, 0)
+    done = solved(conjugate_gradient(5), given(np.eye(3)), jnp.ones(3), guess=jnp.ones(3))
+    assert (done.result, done.iterations) == (results.CONVERGED, 0)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
@@ -113,9 +182,9 @@ def test_phi_is_followed_and_martens_rule_is_its_definition(share):
         if i > k and phi[i] < 0 and (phi[i] - phi[i - k]) / phi[i] < k * epsilon:
             break
     guess = jnp.asarray(share * np.linalg.solve(matrix, g)) if share else None
-    solve = conjugate_gradient(200, stop=little_progress(epsilon))
-    found = jax.jit(lambda g: solve(system(matrix), g, guess))(jnp.asarray(g))
-    assert (found.iterations, found.result) == (i, whole.CONVERGED)
+    solver = conjugate_gradient(200, stop=little_progress(epsilon))
+    found = jax.jit(lambda g: solved(solver, given(matrix), g, guess=guess))(jnp.asarray(g))
+    assert (found.iterations, found.result) == (i, results.CONVERGED)
     assert 11 < i < 60  # the rule decided, not its edges
     np.testing.assert_allclose(found.value, x, rtol=1e-6, atol=1e-8 * np.abs(x).max())
 
@@ -139,24 +208,24 @@ def test_martens_rule_on_a_worked_case():
 def test_iterates_are_kept_at_growing_places_and_the_last_always():
     matrix, g = symmetric(SPREAD), right(12)
     never = lambda p: jnp.asarray(False)  # noqa: E731
-    found = conjugate_gradient(9, stop=never, keep=1.5)(system(matrix), g, None)
+    found = solved(conjugate_gradient(9, stop=never, keep=1.5), given(matrix), g)
     places = [1, 2, 3, 4, 6, 8, 9]
     assert found.kept == len(places)
     for slot, place in enumerate(places):
-        expected = conjugate_gradient(place, stop=never)(system(matrix), g, None).value
+        expected = solved(conjugate_gradient(place, stop=never), given(matrix), g).value
         np.testing.assert_allclose(found.iterates[slot], expected, rtol=1e-12)
     with pytest.raises(InputError, match="powers of a number above one, got 1"):
         conjugate_gradient(9, keep=1.0)
 
 
 def test_negative_curvature_and_overflow_are_result_codes():
-    found = conjugate_gradient(9)(system(np.diag([1.0, -2.0])), jnp.array([1.0, 1e-3]), None)
-    assert found.result == whole.INDEFINITE
+    found = solved(conjugate_gradient(9), given(np.diag([1.0, -2.0])), jnp.array([1.0, 1e-3]))
+    assert found.result == results.INDEFINITE
     assert np.isfinite(found.value).all()
-    found = conjugate_gradient(9)(system(np.eye(2)), jnp.array([jnp.nan, 1.0]), None)
-    assert found.result == whole.FAILED
-    assert conjugate_gradient(2)(system(symmetric(SPREAD)), right(12), None).result == whole.LIMIT
-    assert set(whole.SOLVED) == set(range(5))
+    found = solved(conjugate_gradient(9), given(np.eye(2)), jnp.array([jnp.nan, 1.0]))
+    assert found.result == results.FAILED
+    assert solved(conjugate_gradient(2), given(symmetric(SPREAD)), right(12)).result == results.LIMIT
+    assert set(results.SOLVED) == set(range(5))
 
 
 SINGULAR = {
@@ -174,11 +243,11 @@ def test_minres_qlp_returns_the_pseudo_inverse_solution(values, compatible):
     matrix, g = symmetric(SINGULAR[values]), np.asarray(right(10))
     if compatible:
         g = matrix @ g
-    found = minres_qlp(60, tolerance=1e-11)(system(matrix), jnp.asarray(g), None)
+    found = solved(minres_qlp(60, tolerance=1e-11), given(matrix), jnp.asarray(g))
     expected = np.linalg.pinv(matrix, rcond=1e-10) @ g
     np.testing.assert_allclose(found.value, expected, atol=1e-8 * np.linalg.norm(expected))
     lost = not compatible and min(np.abs(SINGULAR[values])) == 0
-    assert found.result == (whole.SINGULAR if lost else whole.CONVERGED)
+    assert found.result == (results.SINGULAR if lost else results.CONVERGED)
     if not lost:  # SciPy's MINRES has no minimum-length solution where there is no solution at all
         theirs, _ = scipy.sparse.linalg.minres(matrix, g, rtol=1e-13)
         np.testing.assert_allclose(found.value, theirs, atol=1e-6 * np.linalg.norm(expected))
@@ -192,7 +261,7 @@ def incomplete(rng, size, rank, *, indefinite=False):
 
 def padded(solve, size=200):
     """Zeros around a system change nothing but its shape: so one compilation serves all sizes."""
-    inner = jax.jit(lambda matrix, damping, g: solve(system(matrix, damping), g, None))
+    inner = jax.jit(lambda matrix, damping, g: solved(solve, given(matrix), g, damping))
 
     def outer(matrix, damping, g):
         missing = size - g.size
@@ -218,52 +287,52 @@ def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_syste
             expected = np.linalg.pinv(left, rcond=1e-6, hermitian=True) @ g  # float32 has zeros of 1e-7
             error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
             assert error < (3e-2 if single else 1e-5)
-            assert result == (whole.CONVERGED if compatible or damping else whole.SINGULAR)
+            assert result == (results.CONVERGED if compatible or damping else results.SINGULAR)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_minres_qlp_never_runs_away_however_many_iterations_it_may_make(dtype):
     """Without a solution, the iterates of MINRES are longer by a null component, but not by orders."""
-    rng, results = np.random.default_rng(0), []
+    rng, codes = np.random.default_rng(0), []
     matrix, g = incomplete(rng, 60, 40).astype(dtype), rng.normal(size=60).astype(dtype)
     expected = np.linalg.pinv(matrix.astype(float), rcond=1e-6, hermitian=True) @ g
     for iterations in (20, 46, 47, 50, 300):
         found, result = padded(minres_qlp(iterations), 60)(matrix, 0.0, g)
         assert np.linalg.norm(found) < 200 * np.linalg.norm(expected)
-        if result == whole.SINGULAR:
+        if result == results.SINGULAR:
             np.testing.assert_allclose(found, expected, atol=1e-2 * np.linalg.norm(expected))
-        results.append(result)
-    assert results[0] == whole.LIMIT
-    assert set(results[3:]) == {whole.SINGULAR}
+        codes.append(result)
+    assert codes[0] == results.LIMIT
+    assert set(codes[3:]) == {results.SINGULAR}
 
 
 def test_minres_qlp_calls_a_wrong_answer_failed():
     rng = np.random.default_rng(0)
     lopsided, g = rng.normal(size=(60, 60)), jnp.asarray(rng.normal(size=60))
-    found = minres_qlp(300)(system(lopsided), g, None)  # not symmetric: the recurrences do not hold
-    assert np.linalg.norm(found.residual) > 0.01 * np.linalg.norm(g)
-    assert found.result == whole.FAILED
+    found = solved(minres_qlp(300), given(lopsided), g)  # not symmetric: the recurrences do not hold
+    assert found.residual > 0.01
+    assert found.result == results.FAILED
     matrix = symmetric(np.geomspace(1e-14, 1, 60)).astype(np.float32)  # which eigenvalues are zero?
-    found = minres_qlp(300)(system(matrix, np.float32(0)), g.astype(np.float32), None)
-    assert found.result == whole.FAILED
-    found = minres_qlp(9)(system(np.eye(2)), jnp.array([jnp.nan, 1.0]), None)
-    assert found.result == whole.FAILED
+    found = solved(minres_qlp(300), given(matrix), g.astype(np.float32), np.float32(0))
+    assert found.result == results.FAILED
+    found = solved(minres_qlp(9), given(np.eye(2)), jnp.array([jnp.nan, 1.0]))
+    assert found.result == results.FAILED
 
 
 def test_conjugate_gradients_fail_where_minres_qlp_does_not():
     """The reason for having it: a right-hand side outside the range has no solution, and CG walks away."""
     matrix, g = np.diag([1.0, 0.5, 0.0]), jnp.ones(3)
-    walked = conjugate_gradient(6, stop=small_residual(1e-12))(system(matrix), g, None).value
-    found = minres_qlp(6, tolerance=1e-12)(system(matrix), g, None)
+    walked = solved(conjugate_gradient(6, stop=small_residual(1e-12)), given(matrix), g).value
+    found = solved(minres_qlp(6, tolerance=1e-12), given(matrix), g)
     np.testing.assert_allclose(found.value, [1, 2, 0], atol=1e-10)
     assert np.abs(walked[2]) > 0.5
 
 
 def test_minres_qlp_corrects_a_guess_and_knows_zero():
     matrix, g = symmetric(SPREAD), right(12)
-    found = minres_qlp(60, tolerance=1e-10)(system(matrix, 0.1), g, right(12, 7))
+    found = solved(minres_qlp(60, tolerance=1e-10), given(matrix), g, 0.1, right(12, 7))
     np.testing.assert_allclose(found.value, np.linalg.solve(matrix + 0.1 * np.eye(12), g), rtol=1e-6)
-    nothing = minres_qlp()(system(matrix), jnp.zeros(12), None)
+    nothing = solved(minres_qlp(), given(matrix), jnp.zeros(12))
     np.testing.assert_array_equal(nothing.value, 0)
 
 
@@ -271,17 +340,16 @@ def test_minres_qlp_corrects_a_guess_and_knows_zero():
 def test_sample_space_equals_parameter_space(damping):
     rows, g = np.random.default_rng(0).normal(size=(4, 15)), right(15)
     expected = np.linalg.solve(rows.T @ rows + damping * np.eye(15), g)
-    for solve in (whole.dual_solve(), whole.dense_solve(), whole.automatic(conjugate_gradient(1))):
-        found = jax.jit(lambda g, solve=solve: solve(System(factored(rows), jnp.asarray(damping)), g, None))(
-            g
-        )
+    for solver in (whole.dual_solve(), whole.dense_solve(), whole.automatic(conjugate_gradient(1))):
+        found = jax.jit(lambda g, solver=solver: solved(solver, factored(rows), g, damping))(g)
         np.testing.assert_allclose(found.value, expected, rtol=1e-6 if damping < 0.1 else 1e-11)
 
 
 def test_small_damping_in_sample_space_keeps_its_digits_in_float32():
     rng = np.random.default_rng(0)
     rows, g = rng.normal(size=(8, 60)).astype(np.float32), rng.normal(size=60).astype(np.float32)
-    found = whole.dual_solve()(System(factored(rows), jnp.asarray(1e-3, jnp.float32)), jnp.asarray(g), None)
+    found = solved(whole.dual_solve(), factored(rows), jnp.asarray(g), 1e-3)
+    assert found.value.dtype == jnp.float32
     exact = rows.astype(float)
     expected = np.linalg.solve(exact.T @ exact + 1e-3 * np.eye(60), g.astype(float))
     assert np.linalg.norm(np.asarray(found.value) - expected) < 1e-4 * np.linalg.norm(expected)
@@ -289,21 +357,38 @@ def test_small_damping_in_sample_space_keeps_its_digits_in_float32():
 
 def test_the_automatic_choice_goes_by_size():
     count = []
-    marked = lambda system, g, guess: count.append(1) or whole.exact(g, g)  # noqa: E731
-    choose = whole.automatic(marked, side=8, memory_mb=1e-3)
-    choose(System(factored(np.eye(3, 12)), jnp.asarray(1.0)), jnp.ones(12), None)
-    choose(System(factored(np.eye(12, 3)), jnp.asarray(1.0)), jnp.ones(3), None)
-    choose(system(np.eye(1), 1.0), jnp.ones(1), None)
+    inner = conjugate_gradient(1)
+
+    def marked(factor, g, guess):
+        count.append(1)
+        return inner.solve(factor, g, guess)
+
+    choose = whole.automatic(Solver(inner.prepare, marked), side=8, memory_mb=1e-3)
+    solved(choose, factored(np.eye(3, 12)), jnp.ones(12), 1.0)
+    solved(choose, factored(np.eye(12, 3)), jnp.ones(3), 1.0)
+    solved(choose, given(np.eye(1)), jnp.ones(1), 1.0)
     assert count == []
-    choose(System(factored(np.eye(9, 12)), jnp.asarray(1.0)), jnp.ones(12), None)  # too wide in both spaces
-    choose(System(factored(np.eye(2, 90)), jnp.asarray(1.0)), jnp.ones(90), None)  # too much memory
-    choose(system(np.eye(9), 1.0), jnp.ones(9), None)  # no factor
+    solved(choose, factored(np.eye(9, 12)), jnp.ones(12), 1.0)  # too wide in both spaces
+    solved(choose, factored(np.eye(2, 90)), jnp.ones(90), 1.0)  # too much memory
+    solved(choose, given(np.eye(9)), jnp.ones(9), 1.0)  # no factor
     assert count == [1, 1, 1]
+
+
+def test_one_factor_serves_many_gradients():
+    """Prepared once, as for a metric that is kept: every gradient gets the solution of its own system."""
+    rows = np.random.default_rng(0).normal(size=(4, 15))
+    matrix = rows.T @ rows + 0.1 * np.eye(15)
+    exact = conjugate_gradient(40, stop=small_residual(1e-12))
+    for solver in (whole.dual_solve(), whole.dense_solve(), exact):
+        factor, _ = jax.jit(solver.prepare)(factored(rows), jnp.asarray(0.1), 0.0)
+        for seed in (1, 2, 3):
+            found = jax.jit(solver.solve)(factor, right(15, seed), None)
+            np.testing.assert_allclose(found.value, np.linalg.solve(matrix, right(15, seed)), rtol=1e-8)
 
 
 def test_a_metric_without_a_factor_is_refused_in_sample_space():
     with pytest.raises(InputError, match="needs a metric with a factor"):
-        whole.dual_solve()(system(np.eye(3), 1.0), jnp.ones(3), None)
+        solved(whole.dual_solve(), given(np.eye(3)), jnp.ones(3), 1.0)
     for make in (conjugate_gradient, minres_qlp):
         with pytest.raises(InputError, match="at least one iteration, got 0"):
             make(0)
@@ -316,12 +401,12 @@ def test_solvers_work_under_vmap():
     right_sides = jnp.asarray(
         np.random.default_rng(3).normal(size=(5, 12)) * np.array([[1], [1e-3], [1], [0], [9]])
     )
-    solves = {
+    solvers = {
         "cg": conjugate_gradient(40, stop=small_residual(1e-10), keep=1.3),
         "minres": minres_qlp(40, tolerance=1e-10),
     }
-    for solve in solves.values():
-        one = lambda g, solve=solve: solve(system(matrix, 0.1), g, None).value  # noqa: E731
+    for solver in solvers.values():
+        one = lambda g, solver=solver: solved(solver, given(matrix), g, 0.1).value  # noqa: E731
         np.testing.assert_allclose(
             jax.jit(jax.vmap(one))(right_sides),
             np.linalg.solve(matrix + 0.1 * np.eye(12), right_sides.T).T,

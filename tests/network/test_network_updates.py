@@ -6,20 +6,34 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
-from natgrad.updates.truncated_newton import Parts, diagonal_preconditioner
-from network_cases import LAWS, mlp, odd, odd_parameters, printed_metric, problem
+from network_cases import (
+    LAWS,
+    measured_on,
+    mlp,
+    odd,
+    odd_parameters,
+    preconditioned,
+    printed_metric,
+    problem,
+    row_gradients,
+    solved,
+)
 
 from natgrad.core import TAKEN
 from natgrad.errors import InputError
 from natgrad.layers import networks, outputs
 from natgrad.layers.supervised import Labelled, Rows, Task, loss, supervised
-from natgrad.metrics import curvature, empirical, units
+from natgrad.metrics import curvature, empirical, probing, units
 from natgrad.metrics.blocks import split
 from natgrad.models.network import presets
 from natgrad.solvers import whole
 from natgrad.solvers.direct import direct
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
+from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.updates import damping as dampings
 from natgrad.updates import lengths, reduction
+from natgrad.updates.first_order import inverse_time
+from natgrad.updates.natural import Options, natural
 from natgrad.updates.reduction import Line
 
 KEY = jax.random.key(0)
@@ -43,30 +57,53 @@ def test_the_reduction_ratio_is_one_on_a_quadratic_and_the_printed_one_is_not(ra
     ("ratio", "factor"), [(0.9, 1 / 1.5), (0.76, 1 / 1.5), (0.5, 1), (0.24, 1.5), (-1, 1.5), (np.nan, 1.5)]
 )
 def test_levenberg_and_marquardt_follow_the_ratio(ratio, factor):
-    damping = reduction.levenberg_marquardt(2.0)
-    found = damping.renew(jnp.asarray(3), jnp.asarray(2.0), jnp.asarray(ratio))
-    np.testing.assert_allclose(found, 2 * factor)
-    rare = reduction.levenberg_marquardt(2.0, every=5)
-    assert rare.renew(jnp.asarray(3), jnp.asarray(2.0), jnp.asarray(ratio)) == 2
-    held = reduction.levenberg_marquardt(1.0, bounds=(1.0, 1.0))
-    assert held.renew(jnp.asarray(0), jnp.asarray(1.0), jnp.asarray(ratio)) == 1
+    damping = dampings.levenberg_marquardt(2.0)
+    np.testing.assert_allclose(damping.renew(jnp.asarray(2.0), jnp.asarray(ratio)), 2 * factor)
+    held = dampings.levenberg_marquardt(1.0, bounds=(1.0, 1.0))
+    assert held.renew(jnp.asarray(1.0), jnp.asarray(ratio)) == 1
+
+
+def test_levenberg_and_marquardt_may_look_at_some_steps_only():
+    """With `every` 3 the ratio is computed, and the damping changed, at steps 0, 3, ... only."""
+    task, parameters, rows = problem("softmax")
+    method = truncated(task, damping=dampings.levenberg_marquardt(0.5, every=3))
+    state, step = method.init(KEY, parameters, Labelled(rows)), jax.jit(method.step)
+    for number in range(5):
+        before = float(state.direction.level)
+        state, info = step(KEY, state, Labelled(rows))
+        ratio, after = float(info.evidence.evidence.ratio), float(state.direction.level)
+        assert info.result == TAKEN
+        if number % 3 == 0:
+            np.testing.assert_allclose(
+                after, before * (1.5 if ratio < 0.25 else 1 / 1.5 if ratio > 0.75 else 1)
+            )
+        else:
+            assert np.isnan(ratio)
+            assert after == before
+    assert after != 0.5
+
+
+def test_an_adaptive_damping_needs_a_length():
+    """The ratio is that of a step: without a length there is none to judge."""
+    metric = curvature.fisher()(problem("softmax")[0])
+    with pytest.raises(ValueError, match="looks at the loss after a step; give the options a length"):
+        natural(metric, EXACT, Options(damping=dampings.levenberg_marquardt(0.1)))
 
 
 def test_scheduled_damping_is_the_schedule_at_every_step():
-    damping = reduction.scheduled(lambda t: 4.0 / (1 + t.astype(float)))
-    assert damping.start == 4
+    damping = dampings.scheduled(lambda t: 4.0 / (1 + t.astype(float)))
     now = jnp.asarray(damping.start)
     for step in range(3):
-        np.testing.assert_allclose(now, 4 / (1 + step))
-        now = damping.renew(jnp.asarray(step), now, jnp.nan)
+        np.testing.assert_allclose(damping.strength(jnp.asarray(step), now), 4 / (1 + step))
+        now = damping.renew(now, jnp.nan)
 
 
 def test_lengths():
     line = quadratic_line(steps=220)
     assert lengths.learning_rate(0.3)(line) == 0.3
     assert lengths.learning_rate(lambda t: t.astype(float) / 1000)(line) == 0.22
-    assert lengths.inverse_time(0.5)(line) == 0.25  # 0.5 / (1 + 20 / 20)
-    assert lengths.inverse_time(0.5)(quadratic_line(steps=200)) == 0.5
+    assert lengths.learning_rate(inverse_time(0.5))(line) == 0.25  # 0.5 / (1 + 20 / 20)
+    assert lengths.learning_rate(inverse_time(0.5))(quadratic_line(steps=200)) == 0.5
     np.testing.assert_allclose(lengths.divergence_ball(0.01)(line), 0.1)  # (1/2) 0.1^2 2 = 0.01
     assert lengths.divergence_ball(5.0)(line) == 1
     assert lengths.divergence_ball(5.0, longest=lengths.learning_rate(0.3))(line) == 0.3
@@ -105,13 +142,19 @@ def test_back_tracking_walks_back_while_it_gets_better(values, kept, best):
 
 def test_bad_settings_say_what_to_give():
     with pytest.raises(InputError, match="damping must be zero or positive, got -1"):
-        reduction.constant(-1)
+        dampings.constant(-1)
     with pytest.raises(InputError, match="shrinks by a number between 0 and 1, got 1"):
         lengths.line_search(shrink=1.0)
     with pytest.raises(InputError, match="radius of a divergence ball must be positive, got 0"):
         lengths.divergence_ball(0)
-    with pytest.raises(InputError, match="without LAPACK, got the direct solver"):
-        presets.unit_blocks(LAWS["softmax"], optax.sgd(1.0), solver=direct())
+
+
+def truncated(task, *, metric=None, solver=None, length=None, **options):
+    """A step of length one by the Fisher metric and conjugate gradients, but for what is given."""
+    length = lengths.learning_rate(1.0) if length is None else length
+    metric = curvature.fisher() if metric is None else metric
+    solver = conjugate_gradient(20) if solver is None else solver
+    return presets.truncated(task, metric, solver, Options(length=length, **options))
 
 
 def step_of(method, parameters, batch, key=KEY):
@@ -138,9 +181,9 @@ EXACT = conjugate_gradient(200, stop=small_residual(1e-12))
 def test_the_metric_may_see_the_same_other_or_unlabelled_rows():
     task, parameters, rows = problem("softmax", rows=6)
     other = Rows(rows.inputs[:4] + 1)
-    parts = Parts(solve=EXACT, length=lengths.learning_rate(0.5))
+    method = truncated(task, solver=EXACT, length=lengths.learning_rate(0.5))
     for metric in (None, other):
-        _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows, metric))
+        _, info = step_of(method, parameters, Labelled(rows, metric))
         g = printed_metric("softmax", task, parameters, rows if metric is None else metric)
         near(info.update, jax.tree.map(lambda d: -0.5 * d, dense_direction(g, info.gradient, 1e-2)))
         near(info.gradient, jax.grad(lambda p: loss(task, p, rows))(parameters), 1e-12)
@@ -150,69 +193,72 @@ def test_damping_relative_to_the_mean_diagonal_makes_scale_disappear():
     """A loss (and metric) a thousand times larger gives the same direction."""
     task, parameters, rows = problem("linear")
     loud = Task(task.network, outputs.linear(0.7 / np.sqrt(1000)))
-    parts = Parts(solve=EXACT, damping=reduction.constant(0.1), relative=True)
-    soft, strong = (step_of(presets.truncated(t, parts), parameters, Labelled(rows))[1] for t in (task, loud))
+    method = lambda t: truncated(t, solver=EXACT, damping=dampings.constant(0.1), relative=True)  # noqa: E731
+    soft, strong = (step_of(method(t), parameters, Labelled(rows))[1] for t in (task, loud))
     near(soft.update, strong.update)
 
 
 def test_damping_to_infinity_is_plain_descent():
     task, parameters, rows = problem("sigmoid")
-    parts = Parts(damping=reduction.constant(1e9), length=lengths.learning_rate(1e9))
-    _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+    method = truncated(task, damping=dampings.constant(1e9), length=lengths.learning_rate(1e9))
+    _, info = step_of(method, parameters, Labelled(rows))
     near(info.update, jax.tree.map(jnp.negative, info.gradient), 1e-6)
 
 
 def test_evidence_tells_curvature_residual_and_ratio_without_a_product():
     task, parameters, rows = problem("softmax")
-    parts = Parts(
-        solve=conjugate_gradient(4),
-        damping=reduction.levenberg_marquardt(0.3),
+    method = truncated(
+        task,
+        solver=conjugate_gradient(4),
+        damping=dampings.levenberg_marquardt(0.3),
         length=lengths.learning_rate(0.7),
     )
-    _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
-    g = printed_metric("softmax", task, parameters, rows)
+    _, info = step_of(method, parameters, Labelled(rows))
+    evidence, g = info.evidence.evidence, printed_metric("softmax", task, parameters, rows)
     step, slope = (np.asarray(ravel_pytree(t)[0]) for t in (info.update, info.gradient))
-    np.testing.assert_allclose(info.evidence.divergence, step @ g @ step / 2, rtol=1e-8)
+    np.testing.assert_allclose(evidence.divergence, step @ g @ step / 2, rtol=1e-8)
     after = loss(task, jax.tree.map(jnp.add, parameters, info.update), rows)
     ratio = (after - info.value) / (slope @ step + step @ g @ step / 2)
-    np.testing.assert_allclose(info.evidence.ratio, ratio, rtol=1e-6)
-    solved = np.linalg.norm(slope + (g + 0.3 * np.eye(len(g))) @ step / 0.7) / np.linalg.norm(slope)
-    np.testing.assert_allclose(info.evidence.residual, solved, rtol=1e-6)
+    np.testing.assert_allclose(evidence.ratio, ratio, rtol=1e-6)
+    left = np.linalg.norm(slope + (g + 0.3 * np.eye(len(g))) @ step / 0.7) / np.linalg.norm(slope)
+    np.testing.assert_allclose(evidence.residual, left, rtol=1e-6)
+    told = method.describe(info)
+    np.testing.assert_allclose(told["step_kl"], evidence.divergence, rtol=1e-12)
+    np.testing.assert_allclose(told["residual"], left, rtol=1e-6)
+    assert (told["rate"], told["damping"], told["solver_iterations"]) == (0.7, 0.3, int(evidence.iterations))
 
 
 def test_the_divergence_ball_makes_steps_of_that_divergence():
     task, parameters, rows = problem("softmax")
-    parts = Parts(solve=EXACT, length=lengths.divergence_ball(1e-4))
-    _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+    method = truncated(task, solver=EXACT, length=lengths.divergence_ball(1e-4))
+    _, info = step_of(method, parameters, Labelled(rows))
     moved = jax.tree.map(jnp.add, parameters, info.update)
     old, new = (jax.nn.log_softmax(task.network(p, rows.inputs)) for p in (parameters, moved))
     divergence = (jnp.exp(old) * (old - new)).sum(1).mean()
     np.testing.assert_allclose(divergence, 1e-4, rtol=0.05)
 
 
-def test_momentum_starts_the_solver_at_a_share_of_the_last_direction():
+def test_a_warm_start_begins_the_solve_at_a_share_of_the_last_direction():
     task, parameters, rows = problem("softmax")
-    method = presets.truncated(
-        task, Parts(solve=conjugate_gradient(3), momentum=0.8, length=lengths.learning_rate(0.0))
-    )
+    method = truncated(task, solver=conjugate_gradient(3), warm_start=0.8, length=lengths.learning_rate(0.0))
     state = method.init(KEY, parameters, Labelled(rows))
     residuals = []
     for _ in range(3):  # nothing moves, so the same system is solved further and further
         state, info = jax.jit(method.step)(KEY, state, Labelled(rows))
-        residuals.append(float(info.evidence.residual))
+        residuals.append(float(info.evidence.evidence.residual))
     assert residuals[2] < residuals[1] < residuals[0]
 
 
 def test_a_step_that_is_not_finite_is_not_taken_and_raises_the_damping():
     task = Task(lambda p, x: jnp.sqrt(p - x), outputs.linear())
     rows = Rows(jnp.zeros((1, 1)), jnp.full((1, 1), -9.0))
-    parts = Parts(damping=reduction.levenberg_marquardt(1e-3), length=lengths.learning_rate(50.0))
-    method = presets.truncated(task, parts)
+    method = truncated(task, damping=dampings.levenberg_marquardt(1e-3), length=lengths.learning_rate(50.0))
     parameters = jnp.ones((1, 1))
     state, info = jax.jit(method.step)(KEY, method.init(KEY, parameters, Labelled(rows)), Labelled(rows))
     assert (state.model == parameters).all()
-    assert np.isnan(info.evidence.ratio)
-    np.testing.assert_allclose(state.direction.damping, 1.5e-3)
+    assert info.result != TAKEN
+    assert np.isnan(info.evidence.evidence.ratio)
+    np.testing.assert_allclose(state.direction.level, 1.5e-3)
 
 
 def train(method, parameters, batch, steps):
@@ -263,16 +309,16 @@ def test_krylov_subspace_descent_descends_every_step():
 def test_hessian_free_is_its_parts():
     """The preset equals the parts it names, put together by hand."""
     task, parameters, rows = problem("softmax")
-    by_hand = Parts(
-        curvature.gauss_newton(),
-        conjugate_gradient(15, stop=little_progress(5e-4), keep=1.3),
-        reduction.levenberg_marquardt(1.0),
-        lengths.line_search(),
-        diagonal_preconditioner(empirical.squared_gradients()),
-        0.95,
+    by_hand = truncated(
+        task,
+        metric=empirical.with_diagonal(curvature.gauss_newton(), empirical.squared_gradients()),
+        solver=conjugate_gradient(15, stop=little_progress(5e-4), keep=1.3, precondition=0.75),
+        damping=dampings.levenberg_marquardt(1.0),
+        length=lengths.line_search(),
+        warm_start=0.95,
     )
     _, preset = step_of(presets.hessian_free(task, iterations=15), parameters, Labelled(rows))
-    _, ours = step_of(presets.truncated(task, by_hand), parameters, Labelled(rows))
+    _, ours = step_of(by_hand, parameters, Labelled(rows))
     near(preset.update, ours.update, 1e-12)
     moved = jax.tree.map(jnp.add, parameters, preset.update)
     assert loss(task, moved, rows) < preset.value
@@ -283,8 +329,8 @@ def test_unit_blocks_are_the_blocks_of_the_full_metric(name):
     layers = mlp((2, 3, 3))
     task = Task(networks.perceptron(), LAWS[name])
     x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)))
-    found = units.exact_units()(KEY, task.law, jnp.tanh, layers, x)
-    full = np.asarray(curvature.dense(curvature.fisher()(KEY, task, layers, Rows(x)), layers))
+    found = blocks_of(units.exact_units(jnp.tanh), task, layers, x)
+    full = np.asarray(probing.dense(measured_on(curvature.fisher(), task, layers, Rows(x))))
     places = jax.tree.map(np.asarray, ravel_pytree(layers)[1](jnp.arange(len(full), dtype=float)))
     for layer, blocks in zip(places, found, strict=True):
         for unit, block in enumerate(np.asarray(blocks.dense())):
@@ -292,25 +338,31 @@ def test_unit_blocks_are_the_blocks_of_the_full_metric(name):
             np.testing.assert_allclose(block, full[np.ix_(where, where)], rtol=1e-9, atol=1e-12)
 
 
+def blocks_of(metric, task, layers, inputs, key=KEY):
+    return measured_on(metric, task, layers, Rows(inputs), key).blocks
+
+
 def test_sampled_unit_blocks_are_unbiased():
-    layers, law = mlp((2, 2, 3)), outputs.softmax()
+    layers, task = mlp((2, 2, 3)), Task(networks.perceptron(), outputs.softmax())
     x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2)))
-    dense = lambda blocks: jnp.concatenate([b.curvature.ravel() for b in blocks])  # noqa: E731
-    exact = dense(units.exact_units()(KEY, law, jnp.tanh, layers, x))
-    one = lambda k: dense(units.sampled_units(2)(k, law, jnp.tanh, layers, x))  # noqa: E731
+    flat = lambda blocks: jnp.concatenate([b.curvature.ravel() for b in blocks])  # noqa: E731
+    exact = flat(blocks_of(units.exact_units(jnp.tanh), task, layers, x))
+    one = lambda k: flat(blocks_of(units.sampled_units(jnp.tanh, 2), task, layers, x, k))  # noqa: E731
     found = jax.jit(jax.vmap(one))(jax.random.split(KEY, 3000))
     z = (found.mean(0) - exact) / (found.std(0) / np.sqrt(3000))
     assert np.abs(z).max() < 5
 
 
 def test_unit_blocks_refuse_what_is_no_perceptron_and_laws_without_parts():
-    law = outputs.softmax()
+    law, x = outputs.softmax(), jnp.zeros((1, 3))
+    exact, sampled = units.exact_units(jnp.tanh), units.sampled_units(jnp.tanh)
+    task = lambda law: Task(networks.perceptron(), law)  # noqa: E731
     with pytest.raises(InputError, match="unit blocks need a perceptron"):
-        units.exact_units()(KEY, law, jnp.tanh, (jnp.zeros(3),), jnp.zeros((1, 2)))
-    with pytest.raises(InputError, match="need a law with `root`"):
-        units.exact_units()(KEY, law._replace(root=None), jnp.tanh, mlp(), jnp.zeros((1, 3)))
-    with pytest.raises(InputError, match="need a law with `sample`"):
-        units.sampled_units()(KEY, law._replace(sample=None), jnp.tanh, mlp(), jnp.zeros((1, 3)))
+        blocks_of(exact, task(law), (jnp.zeros(3),), x)
+    with pytest.raises(InputError, match="need a distribution with `root`"):
+        blocks_of(exact, task(law._replace(root=None)), mlp(), x)
+    with pytest.raises(InputError, match="need a distribution with `sample`"):
+        blocks_of(sampled, task(law._replace(sample=None)), mlp(), x)
 
 
 def test_centred_and_uncentred_covariance_give_collinear_directions():
@@ -318,8 +370,8 @@ def test_centred_and_uncentred_covariance_give_collinear_directions():
     task, parameters, rows = problem("softmax", rows=4)
     found = {}
     for name, metric in (("c", empirical.centred_covariance()), ("u", empirical.uncentred_covariance())):
-        parts = Parts(metric, whole.dual_solve(), reduction.constant(0.1))
-        _, info = step_of(presets.truncated(task, parts), parameters, Labelled(rows))
+        method = truncated(task, metric=metric, solver=whole.dual_solve(), damping=dampings.constant(0.1))
+        _, info = step_of(method, parameters, Labelled(rows))
         found[name] = -np.asarray(ravel_pytree(info.update)[0])
     gradient = np.asarray(ravel_pytree(info.gradient)[0])
     np.testing.assert_allclose(found["u"] * (1 + gradient @ found["c"]), found["c"], rtol=1e-8)
@@ -347,24 +399,52 @@ def test_a_natural_step_does_not_depend_on_the_parametrisation():
     there = Task(lambda p, x: task.network({"a": mixing @ p["a"], "b": 10 * p["b"]}, x), task.law)
     start = {"a": jnp.asarray(rng.normal(size=(2, 1))), "b": jnp.asarray([0.3])}
     mapped = {"a": jnp.linalg.solve(mixing, start["a"]), "b": start["b"] / 10}
-    parts = Parts(
-        solve=whole.dense_solve(), damping=reduction.constant(0.0), length=lengths.learning_rate(1e-3)
-    )
-    after = [
-        step_of(presets.truncated(t, parts), p, Labelled(rows))[0].model
-        for t, p in ((task, start), (there, mapped))
-    ]
+    exact = {"solver": whole.dense_solve(), "damping": dampings.constant(0.0)}
+    method = lambda t: truncated(t, length=lengths.learning_rate(1e-3), **exact)  # noqa: E731
+    after = [step_of(method(t), p, Labelled(rows))[0].model for t, p in ((task, start), (there, mapped))]
     near({"a": mixing @ after[1]["a"], "b": 10 * after[1]["b"]}, after[0], 1e-9)
 
 
-def test_blocks_of_units_solve_like_dense_blocks():
+@pytest.mark.parametrize(
+    ("solver", "tolerance"),
+    [(None, 1e-3), (unit_gradients(40), 1e-8), (direct(), 1e-10)],
+    ids=["usual", "cg", "direct"],
+)
+def test_blocks_of_units_solve_like_dense_blocks(solver, tolerance):
+    """The default is truncated; LAPACK calls of the direct solver wait for each other, layer by layer."""
     layers, rows = mlp((3, 4, 2)), digits_like(12)
-    method = presets.unit_blocks(outputs.softmax(), optax.sgd(1.0), damping=0.1)
+    method = presets.unit_blocks(outputs.softmax(), optax.sgd(1.0), damping=0.1, solver=solver)
     _, info = step_of(method, layers, Labelled(rows))
-    for blocks, g, d in zip(info.evidence, info.gradient, info.direction, strict=True):
-        left = np.asarray(blocks.dense()) + 0.1 * np.eye(blocks.size)
+    assert info.result == TAKEN
+    places = jax.tree.map(np.asarray, ravel_pytree(layers)[1](jnp.arange(26, dtype=float)))
+    full = printed_metric("softmax", Task(networks.perceptron(), outputs.softmax()), layers, rows)
+    length = 0.0
+    for layer, g, d in zip(places, info.gradient, info.direction, strict=True):
+        where = np.concatenate([layer.weight, layer.bias[:, None]], axis=1).astype(int)
+        blocks = np.stack([full[np.ix_(unit, unit)] for unit in where])
+        left = blocks + 0.1 * np.eye(where.shape[1])
         right = np.concatenate([g.weight, g.bias[:, None]], axis=1)[..., None]
-        near(d, split(jnp.asarray(np.linalg.solve(left, right)[..., 0])), 1e-3)
+        near(d, split(jnp.asarray(np.linalg.solve(left, right)[..., 0])), tolerance)
+        vectors = np.concatenate([d.weight, d.bias[:, None]], axis=1)
+        length += np.einsum("ui,uij,uj->", vectors, blocks, vectors)
+    np.testing.assert_allclose(info.evidence.curvature, length, rtol=1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_a_metric_with_a_diagonal_gives_the_iterates_of_its_preconditioner(count):
+    """Gauss-Newton, divided by (diag(U) + damping)^0.75, against conjugate gradients by the book."""
+    task, parameters, rows = problem("softmax")
+    metric = empirical.with_diagonal(curvature.gauss_newton(), empirical.squared_gradients(rows_at_once=2))
+    gradient = jax.grad(lambda p: loss(task, p, rows))(parameters)
+    never = lambda progress: jnp.asarray(False)  # noqa: E731
+    solver = conjugate_gradient(count, stop=never, precondition=0.75)
+    operator = measured_on(metric, task, parameters, rows)
+    found = jax.jit(lambda op, g: solved(solver, op, g, 0.2))(operator, gradient)
+    matrix = printed_metric("softmax", task, parameters, rows)
+    g, right = row_gradients(task, parameters, rows), np.asarray(ravel_pytree(gradient)[0])
+    inverse = ((g**2).mean(axis=0) + 0.2) ** -0.75
+    expected = preconditioned(matrix + 0.2 * np.eye(len(matrix)), right, inverse, count)[-1]
+    np.testing.assert_allclose(ravel_pytree(found.value)[0], expected, rtol=1e-8)
 
 
 def test_bad_batches_are_refused_in_one_sentence():

@@ -6,7 +6,7 @@ import pytest
 
 from natgrad.errors import InputError
 from natgrad.families import chart, gaussian
-from natgrad.families.gaussian_charts import deviation_chart
+from natgrad.families.gaussian_charts import deviation_chart, moment_chart
 from natgrad.families.independence import Independence, probability_chart
 from natgrad.families.interactions import pairwise
 from natgrad.geometry import flows
@@ -40,6 +40,51 @@ def test_the_vanilla_flow_in_mu_leaves_the_square():
 
     found = flows.flow(flows.vanilla(VALUE, probability_chart(MEMBER)), STARTS, 3.0, frames=20, inside=inside)
     assert all(path.left for path in found)
+    for path in found:
+        assert all(map(inside, path.points))
+        assert np.min(np.abs(path.points[-1] - np.array([[0.0], [1.0]]))) < 1e-12  # it stopped at an edge
+
+
+@pytest.mark.parametrize("frames", [3, 200])
+def test_a_flow_stops_at_the_edge_of_its_domain_however_far_a_step_goes(frames):
+    """Straight lines are followed in steps of any length; they end where they cross the circle."""
+    starts = jnp.array([[0.0, 0.0], [0.6, 0.0], [-0.6, 0.0]])
+    directions = jnp.array([0.3, 0.4])
+    found = flows.flow(
+        lambda point: directions, starts, 50.0, frames=frames, inside=lambda point: point @ point < 1
+    )
+    for path, start in zip(found, np.asarray(starts), strict=True):
+        end = path.points[-1]
+        assert path.left
+        assert np.all(np.sum(path.points**2, axis=1) < 1)
+        np.testing.assert_allclose(end @ end, 1, rtol=1e-12)
+        np.testing.assert_allclose(end, start + path.times[-1] * np.asarray(directions), rtol=1e-6)
+        assert np.all(np.diff(path.times) >= 0)
+
+
+def test_a_flow_that_shrinks_a_variance_keeps_it_positive():
+    member = gaussian.diagonal(1)
+    used = moment_chart(member)
+    value = gaussian_expectation(parse("x - 3x^2"), member)
+    (path,) = flows.flow(
+        flows.vanilla(value, used, sign=1.0),
+        jnp.array([[0.5, 1.0]]),
+        5.0,
+        frames=50,
+        inside=lambda point: point[1] > 0,
+    )
+    assert path.left
+    assert 0 < path.points[-1, 1] < 1e-9
+    assert np.all(path.points[:, 1] > 0)
+
+
+def test_a_flow_that_stays_is_whole_and_a_start_outside_is_refused():
+    inside = lambda point: jnp.all(jnp.abs(point) < 2)  # noqa: E731
+    (path,) = flows.flow(lambda point: -point, jnp.array([[1.0, 1.0]]), 1.0, frames=9, inside=inside)
+    assert (path.left, len(path.points), path.times[-1]) == (False, 9, 1.0)
+    np.testing.assert_allclose(path.points[-1], np.exp(-1), rtol=1e-6)
+    with pytest.raises(InputError, match="starts inside its domain, got start 1 outside"):
+        flows.flow(lambda point: -point, jnp.array([[1.0, 1.0], [3.0, 0.0]]), 1.0, inside=inside)
 
 
 def test_over_a_family_that_spans_f_the_flow_is_a_line_to_the_global_minimum():

@@ -117,7 +117,7 @@ def test_a_kinds_panels_are_sections_and_what_fails_is_said(
     assert len(said) == 2
     assert "panel-" not in text
     monkeypatch.setattr(pictures, "load", lambda folder: folder)
-    monkeypatch.setattr(pictures, "load_settings", lambda chosen: chosen)
+    monkeypatch.setattr(pictures, "load_settings", lambda data: data.name)
     report_runs(runs, out=tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     section = text[text.index('id="panel-tracks"') :]
@@ -144,8 +144,8 @@ def test_a_kind_that_is_not_installed_is_shown_by_the_names_of_its_columns(
 def test_rows_too_large_are_not_drawn(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     record = read_run(toy_run(make, "run", 0.1))
     monkeypatch.setattr(pictures, "load", lambda folder: folder)
-    monkeypatch.setattr(pictures, "load_settings", lambda chosen: chosen)
-    monkeypatch.setattr(pictures, "LARGEST", 1)
+    monkeypatch.setattr(pictures, "load_settings", lambda data: data.name)
+    monkeypatch.setattr(pictures, "_LARGEST", 1)
     with pytest.raises(InputError, match="rows of 2 values are too large to be drawn here"):
         pictures.drawn_panels(record)
 

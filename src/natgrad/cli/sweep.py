@@ -74,14 +74,18 @@ def _show(found: dict[str, Any]) -> None:
 
     lines = found["settings"]
     if has_table_of_best(found):
-        chosen = lambda line: {name: line["setting"][name] for name in line["tried"]}  # noqa: E731
-        lines = [line | {"setting": chosen(line)} for line in found["chosen"]]
+        lines = [line | {"setting": _varied(line)} for line in found["chosen"]]
     print_rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
     for warning in found["warnings"]:
         print(warning)
     for name, error in found["failed"].items():
         print(f"failed: {name}: {error}")
     print(f"ordered by the {found['objective']}; table: {found['table']}; picture: {found['picture']}")
+
+
+def _varied(line: dict[str, Any]) -> dict[str, Any]:
+    """A setting's values of what its variant tries several of, as far as its method reads it."""
+    return {name: line["setting"][name] for name in line["tried"] if name in line["setting"]}
 
 
 def _list_trials(found: dict[str, Any]) -> None:

@@ -18,11 +18,16 @@ from natgrad.families.chart import Chart, Coordinates
 from natgrad.families.family import Natural
 
 Field = Callable[[Coordinates], Coordinates]
+Inside = Callable[[Coordinates], Array]
 _STEPS = 4096
+HALVINGS = 60  # of the time between two frames, to find the edge: more than float64 has digits
 
 
 class Flow(NamedTuple):
-    """A curve: times and points; `left` tells that it came to the edge of its domain before the last time."""
+    """A curve: times and points; `left` tells that it came to the edge of its domain before the last time.
+
+    Every point is inside. Where the curve left, the last one is as close to the edge as numbers allow.
+    """
 
     times: Float[np.ndarray, " time"]
     points: Float[np.ndarray, "time parameter"]
@@ -54,7 +59,7 @@ def flow(
     until: float,
     *,
     frames: int = 200,
-    inside: Callable[[Coordinates], Array] | None = None,
+    inside: Inside | None = None,
 ) -> list[Flow]:
     """Follow a field from many starts at once up to a time, or up to where `inside` no longer holds."""
     try:
@@ -63,11 +68,13 @@ def flow(
         raise InputError("flows need diffrax, which is not installed; install natgrad[flows]") from None
     shape = float(np.log(1e3 * until + 3))  # flows slow down: frames at growing distances
     times = jnp.minimum(until * jnp.expm1(shape * jnp.linspace(0, 1, frames)) / float(np.expm1(shape)), until)
-    event = None
-    if inside is not None:
-        event = diffrax.Event(lambda t, y, args, **_: ~inside(y))
+    within = _finite if inside is None else lambda point: _finite(point) & inside(point)
+    event = None if inside is None else diffrax.Event(lambda t, y, args, **_: ~inside(y))
+    outside = np.flatnonzero(~np.asarray(jax.vmap(within)(starts)))
+    if outside.size:
+        raise InputError(f"every flow starts inside its domain, got start {outside[0]} outside; leave it out")
 
-    def solve(start: Coordinates) -> tuple[Array, Array]:
+    def solve(start: Coordinates) -> tuple[Array, Array, Array]:
         found = diffrax.diffeqsolve(
             diffrax.ODETerm(lambda t, y, args: field(y)),
             diffrax.Tsit5(),
@@ -75,21 +82,47 @@ def flow(
             until,
             None,
             start,
-            saveat=diffrax.SaveAt(ts=times),
+            saveat=diffrax.SaveAt(
+                subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)], dense=inside is not None
+            ),
             stepsize_controller=diffrax.PIDController(rtol=1e-7, atol=1e-9),
             max_steps=_STEPS,
             event=event,
             throw=False,
         )
-        return found.ys, found.result == diffrax.RESULTS.successful
+        (path, _), (_, stop) = found.ys, found.ts
+        if inside is None:
+            return times, path, ~_finite(path)
+        return _to_edge(found.evaluate, within, times, path, stop[0])
 
-    paths, whole = jax.jit(jax.vmap(solve))(starts)
-    return [
-        _cut(np.asarray(times), np.asarray(path), bool(good)) for path, good in zip(paths, whole, strict=True)
-    ]
+    clocks, paths, left = jax.jit(jax.vmap(solve))(starts)
+    kept = jax.jit(jax.vmap(jax.vmap(within)))(paths)  # frames after the end are infinite
+    curves = zip(*map(np.asarray, (clocks, paths, kept, left)), strict=True)
+    return [Flow(clock[whole], path[whole], bool(end)) for clock, path, whole, end in curves]
 
 
-def _cut(times: np.ndarray, path: np.ndarray, whole: bool) -> Flow:
-    """Frames after the end are infinite: leave them out."""
-    kept = np.all(np.isfinite(path), axis=1)
-    return Flow(times[kept], path[kept], not whole or not kept.all())
+def _finite(point: Coordinates) -> Array:
+    return jnp.all(jnp.isfinite(point))
+
+
+def _to_edge(
+    curve: Callable[[Array], Coordinates], within: Inside, times: Array, path: Array, stop: Array
+) -> tuple[Array, Array, Array]:
+    """Move the first frame outside back to the edge, and those after it to infinity; whether there is one.
+
+    The last step of the solver ends outside, however far, and so may some frames in it.
+    """
+    good = jax.vmap(within)(path)
+    first = jnp.where(good.all(), len(times), jnp.argmin(good))  # the start is inside: never zero
+
+    def halve(_: Array, between: tuple[Array, Array, Coordinates]) -> tuple[Array, Array, Coordinates]:
+        low, high, point = between
+        middle = (low + high) / 2
+        there = curve(middle)
+        here = within(there)
+        return jnp.where(here, middle, low), jnp.where(here, high, middle), jnp.where(here, there, point)
+
+    between = times[first - 1], jnp.minimum(times[jnp.minimum(first, len(times) - 1)], stop), path[first - 1]
+    low, _, point = jax.lax.fori_loop(0, HALVINGS, halve, between)
+    after = jnp.arange(len(times))[:, None] >= first
+    return times.at[first].set(low), jnp.where(after, jnp.inf, path).at[first].set(point), first < len(times)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from natgrad.core import Sheet
-from natgrad.records.folder import write
 from natgrad.records.state import opened
+from natgrad.writing import write
 
 PICTURES, KEPT = 25, 24
 SHEETS = 8  # of one evaluation; more are neither kept nor read

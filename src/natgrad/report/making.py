@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InputError
-from natgrad.records.folder import write
 from natgrad.report.reading import Record, read_all
+from natgrad.writing import write
 
 
 def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -> dict[str, Any]:

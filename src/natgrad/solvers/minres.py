@@ -95,7 +95,7 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
         tolerance: stop when the residual is that small a part of the right-hand side.
         singular: the part of |A| that counts as zero; eps^(2/3) by default. The iteration stops, and says so,
             when |A r| / |r| or the smallest diagonal element of L is below it, or |b| / |x| ten times below.
-            Damping below it is not seen: in float32, use more than 2.5e-5 |A|.
+            Damping below it may be taken for zero: in float32, below 2.4e-5 |A|.
     """
     if iterations < 1:
         raise InputError(f"MINRES-QLP needs at least one iteration, got {iterations}")

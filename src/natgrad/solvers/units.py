@@ -137,7 +137,8 @@ def needs_rows(blocks: Blocks, solver: str) -> UnitBlocks:
 
 def known_after(factor: Factor) -> Array:
     """A zero that is not known before the factor is: what the next LAPACK call has to wait for."""
-    elements = sum(leaf.ravel()[0] for leaf in jax.tree.leaves(factor))
+    leaves = (leaf for leaf in jax.tree.leaves(factor) if jnp.issubdtype(leaf.dtype, jnp.floating))
+    elements = sum(leaf.ravel()[0] for leaf in leaves)
     return jnp.where(jnp.isfinite(elements), jnp.clip(elements, -1, 1), 0) * 1e-30
 
 

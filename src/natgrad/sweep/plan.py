@@ -2,13 +2,14 @@
 
 The file is a run's config in which a list stands for several values (where the setting itself is a list,
 such as `model.layers`, a list of lists does), and, in a search, `{low = 0.01, high = 0.1, log = true}` for a
-range. `[sweep]` has what is about the sweep itself; each of its `variants` overrides the rest of the file.
+range. `[sweep]` has what is about the sweep itself; each of its `variants` overrides the rest of the file,
+which the candidates share: each takes what its method reads.
 """
 
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from natgrad import config
 from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
+from natgrad.sweep.shared import READERS, by_reader, check_shared, without_unread
 from natgrad.sweep.values import Setting, by_dotted_name, values_of
 
 MOST = 10_000  # settings of a grid: more are a mistake
@@ -41,7 +43,7 @@ class SweepSection(BaseModel):
     confirm: tuple[int, ...] = ()
     seeded: tuple[str, ...] = ()
     judge: str = ""
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = Field((), min_length=1)
     objective: Literal["last", "best"] = "last"
     trials: PositiveInt | None = None
     search_seed: int = Field(0, ge=0, lt=2**32)
@@ -73,6 +75,12 @@ class SweepPlan(NamedTuple):
     candidates: list[Candidate]
     space: dict[str, list[Any] | Range]
     fixed: Setting
+    shared: Collection[str]
+
+    def candidate(self, found: Setting) -> Candidate:
+        """What a search has chosen, with all that it does not choose."""
+        setting = without_unread(self.fixed | found, self.shared)
+        return Candidate("", setting, self.section.seeds)
 
 
 def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
@@ -83,9 +91,9 @@ def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     over = {short.get(name, name): value for name, value in overrides.items()}
     given = by_dotted_name(tree)
     if section.trials is not None:
-        plan = _searched(section, given | over)
+        plan = _searched(section, given, over)
     else:
-        plan = SweepPlan(section, _gridded(section, given, over), {}, {})
+        plan = SweepPlan(section, _gridded(section, given, over), {}, {}, ())
     _check_seeds(plan)
     return plan._replace(section=_with_judge(plan))
 
@@ -132,10 +140,11 @@ def _section(tree: dict[str, Any]) -> SweepSection:
 
 def _gridded(section: SweepSection, given: Setting, over: Setting) -> list[Candidate]:
     found: dict[tuple[str, str], Candidate] = {}
-    for number, variant in enumerate(section.variants, start=1):
-        own = by_dotted_name(variant.model_extra or {})
+    changes = [by_dotted_name(variant.model_extra or {}) for variant in section.variants]
+    check_shared(given, (each for own in changes for each in by_reader(given | own | over)))
+    for number, (variant, own) in enumerate(zip(section.variants, changes, strict=True), start=1):
         title, seeds = _title(variant, own, number), variant.seeds or section.seeds
-        for setting in _expanded(given | own | over):
+        for setting in _expanded(given, own | over):
             key = title, name_of(resolved(setting, 0))
             before = found.get(key, Candidate(title, setting, ()))
             found[key] = before._replace(seeds=tuple(dict.fromkeys((*before.seeds, *seeds))))
@@ -154,17 +163,20 @@ def _title(variant: Variant, own: Setting, number: int) -> str:
     return ", ".join(single) or f"variant {number}"
 
 
-def _expanded(chosen: Setting) -> Iterator[Setting]:
-    """Every combination of the values of lists."""
-    if any(isinstance(value, dict) for value in chosen.values()):
-        name = next(name for name, value in chosen.items() if isinstance(value, dict))
-        raise InputError(f"{name}: a range needs a search; give sweep.trials, or a list of values")
-    lists = {name: values for name in chosen if (values := values_of(name, chosen[name])) is not None}
-    for combined in itertools.product(*lists.values()):
-        yield chosen | dict(zip(lists, combined, strict=True))
+def _expanded(given: Setting, own: Setting) -> Iterator[Setting]:
+    """Every combination of the values of lists, where a method reads them or they are a variant's own."""
+    for whole in by_reader(given | own):
+        chosen = without_unread(whole, given.keys() - own.keys())
+        if any(isinstance(value, dict) for value in chosen.values()):
+            name = next(name for name, value in chosen.items() if isinstance(value, dict))
+            raise InputError(f"{name}: a range needs a search; give sweep.trials, or a list of values")
+        lists = {name: values for name in chosen if (values := values_of(name, chosen[name])) is not None}
+        for combined in itertools.product(*lists.values()):
+            yield chosen | dict(zip(lists, combined, strict=True))
 
 
-def _searched(section: SweepSection, given: Setting) -> SweepPlan:
+def _searched(section: SweepSection, shared: Setting, over: Setting) -> SweepPlan:
+    given = shared | over
     if section.variants != (Variant(),):
         raise InputError("sweep.variants: a search takes none; leave out sweep.trials or the variants")
     space: dict[str, list[Any] | Range] = {}
@@ -176,18 +188,18 @@ def _searched(section: SweepSection, given: Setting) -> SweepPlan:
     if not space:
         raise InputError("sweep.trials: expected a range or a list of values to search, got none; give one")
     fixed = {name: value for name, value in given.items() if name not in space}
-    ends = [Candidate("", setting, section.seeds) for setting in _corners(space, fixed)]
-    return SweepPlan(section, ends, space, fixed)
+    check_shared(shared, by_reader(given))
+    plan = SweepPlan(section, [], space, fixed, shared.keys() - over.keys())
+    return plan._replace(candidates=[plan.candidate(found) for found in _corners(space)])
 
 
-def _corners(space: Mapping[str, list[Any] | Range], fixed: Setting) -> list[Setting]:
-    """Settings in which every value of a list and both ends of every range appear: enough to be checked."""
+def _corners(space: Mapping[str, list[Any] | Range]) -> Iterator[Setting]:
+    """Choices in which every kind and method has every value of a list and both ends of every range."""
     ends = {name: [part.low, part.high] if isinstance(part, Range) else part for name, part in space.items()}
     longest = max(len(values) for values in ends.values())
-    return [
-        fixed | {name: values[min(number, len(values) - 1)] for name, values in ends.items()}
-        for number in range(longest)
-    ]
+    for reader in by_reader({name: ends[name] for name in READERS if name in ends}):
+        for number in range(longest):
+            yield {name: values[min(number, len(values) - 1)] for name, values in ends.items()} | reader
 
 
 def _range(name: str, value: dict[str, Any]) -> Range:

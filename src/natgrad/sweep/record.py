@@ -5,7 +5,8 @@ seeded                     the settings that took the seed too, where there are 
 rows, wall_seconds         the figures of its trace, and how long the training took
 error                      in place of rows: why it failed
 
-A trial is known by its settings and its seed, whatever its variant is called; the last line about it counts.
+A trial is known by those of its settings that its method reads and by its seed, whatever its variant is
+called; the last line about it counts.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import IO, Any
 from natgrad.config import names
 from natgrad.records import folder
 from natgrad.sweep.plan import Candidate, SweepSection
+from natgrad.sweep.shared import read_by, reader_for
 from natgrad.sweep.values import by_dotted_name
 
 _Line = dict[str, Any]
@@ -71,13 +73,19 @@ def record_in(stream: IO[str], section: SweepSection) -> TrialRecord:
 
 
 def identity(settings: Mapping[str, Any], seed: int, seeded: Sequence[str]) -> str:
-    """What makes a trial the same as another.
+    """What makes a trial the same as another; settings that its method does not read make no difference.
 
     >>> identity({"damping": 1}, 0, ()) == identity({"metric": {"damping": 1.0}}, 0, ())
     True
+    >>> identity({"method": "rws", "damping": 1}, 0, ()) == identity({"method": "rws"}, 0, ())
+    True
     """
+    given = by_dotted_name(settings)
+    unread = given.keys() - read_by(reader_for(given))
+    idle = {name for name in unread if names.readers(name)}  # one unknown today made a difference once
+    kept = {name: _plain(value) for name, value in given.items() if name not in idle}
     also = sorted(names.short_names().get(name, name) for name in seeded)
-    return json.dumps([_plain(by_dotted_name(settings)), seed, also], sort_keys=True)
+    return json.dumps([kept, seed, also], sort_keys=True)
 
 
 def compared_figures(trace: Iterable[Mapping[str, Any]]) -> TraceRows:

@@ -89,9 +89,11 @@ class Sweep:
     def __init__(self, plan: SweepPlan, place: Path, record: TrialRecord, say: Say) -> None:
         self.plan, self.place, self.record, self.say = plan, place, record, say
         self.search, self.candidates = None, plan.candidates
+        self.asked: list[Setting] = []  # by a search, for each candidate
         if plan.space:
             self.search = SettingSearch(plan.space, plan.section.search_seed, place / "search.jsonl")
-            self.candidates = [self._candidate(found) for found in self.search.done]
+            self.asked = list(self.search.done)
+            self.candidates = list(map(plan.candidate, self.asked))
         self.total = total(plan)
         self.count, self.left = 0, Counter[int]()
 
@@ -134,7 +136,8 @@ class Sweep:
     def _searched(self, search: SettingSearch) -> Iterator[Trial]:
         """A setting is chosen when a worker is free for it, knowing all that is known by then."""
         while len(self.candidates) < (self.plan.section.trials or 0):
-            self.candidates.append(self._candidate(search.ask()))
+            self.asked.append(search.ask())
+            self.candidates.append(self.plan.candidate(self.asked[-1]))
             for seed in self.plan.section.seeds:
                 yield self._trial(len(self.candidates) - 1, seed)
 
@@ -143,9 +146,6 @@ class Sweep:
         for seed in self.plan.section.confirm:
             for choice in best:
                 yield self._trial(choice.number, seed)
-
-    def _candidate(self, found: Setting) -> Candidate:
-        return Candidate("", self.plan.fixed | found, self.plan.section.seeds)
 
     def _trial(self, number: int, seed: int) -> Trial:
         settings = plans.resolved(self.candidates[number].setting, seed, self.plan.section.seeded)
@@ -170,14 +170,13 @@ class Sweep:
         said = f"failed: {line['error']}" if line.get("error") else figures_line(section, line.get("rows"))
         self.say(f"[{self.count}/{self.total}] {trial.name}  {said}{remark}")
         if self.search is not None and self.left[trial.candidate] == len(section.seeds):
-            self._tell(self.search, candidate)
+            self._tell(self.search, trial.candidate)
 
-    def _tell(self, search: SettingSearch, candidate: Candidate) -> None:
-        section = self.plan.section
+    def _tell(self, search: SettingSearch, number: int) -> None:
+        candidate, section = self.candidates[number], self.plan.section
         rows = [deciding_row(self.record.rows(candidate, seed), section) for seed in candidate.seeds]
         values = [score(section, row[section.judge]) for row in rows if row is not None]
-        chosen = {name: candidate.setting[name] for name in self.plan.space}
-        search.tell(chosen, statistics.mean(values) if len(values) == len(rows) else None)
+        search.tell(self.asked[number], statistics.mean(values) if len(values) == len(rows) else None)
 
 
 def figures_line(section: SweepSection, rows: TraceRows | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from natgrad import writing
 from natgrad.config import names
 from natgrad.models import registry
 from natgrad.records import folder
@@ -29,8 +30,8 @@ def write_tables(place: Path, results: Results) -> dict[str, Any]:
         "table": str(place / "table.md"),
         "picture": str(place / "sweep.png"),
     }
-    folder.write(place / "table.json", folder.json_line(found) + "\n")
-    folder.write(place / "table.md", "\n".join(_markdown_page(found)) + "\n")
+    writing.write(place / "table.json", folder.json_line(found) + "\n")
+    writing.write(place / "table.md", "\n".join(_markdown_page(found)) + "\n")
     curves = [
         SettingCurves(_named(line), [record.rows(each, seed) or [] for seed in each.seeds])
         for line, each in lines
