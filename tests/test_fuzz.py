@@ -296,7 +296,7 @@ def test_oversized_configs(tmp_path, raw):
 def test_configs_that_are_too_long_are_said(tmp_path):
     (tmp_path / "c.toml").write_bytes(b"# x\n" * 20_000)
     with pytest.raises(InputError, match=r"is not valid TOML \(too long for a config\); correct it"):
-        config.read(tmp_path / "c.toml")
+        config.read_toml(tmp_path / "c.toml")
 
 
 def npy(array):

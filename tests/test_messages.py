@@ -32,7 +32,7 @@ from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
 from natgrad.sweep import sweep
-from natgrad.sweep.search import Search
+from natgrad.sweep.search import SettingSearch
 from natgrad.training import resume as start
 from natgrad.training import session
 from natgrad.training.chunk import Course
@@ -273,7 +273,7 @@ def two_sweeps_with_a_record(scene):
 
 def no_optuna(scene):
     scene.patch.setitem(sys.modules, "optuna", None)
-    return said(lambda: Search({"a": [1]}, 0, scene.here / "search.jsonl"))
+    return said(lambda: SettingSearch({"a": [1]}, 0, scene.here / "search.jsonl"))
 
 
 def narrow_features(scene):
@@ -343,7 +343,7 @@ TRIGGERS = {
         too_many_arrays,
         wide_rows,
         odd_archive,
-        lambda scene: said(lambda: config.read(scene.file("c.toml", "# x\n" * 20_000))),
+        lambda scene: said(lambda: config.read_toml(scene.file("c.toml", "# x\n" * 20_000))),
         damaged_state,
         lambda scene: scene.told(lambda: natgrad.resume(scene.run), "is finished"),
         stopped_early,

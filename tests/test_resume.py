@@ -140,7 +140,7 @@ def test_more_epochs_are_those_of_a_longer_training(tmp_path, data, whole, case)
     natgrad.resume(tmp_path / "run", epochs=7)
     assert [row["epoch"] for row in timeless(tmp_path / "run")] == [0, 3, 6, 7]
     same(tmp_path / "run", whole(**longer).folder)
-    assert config.read(tmp_path / "run" / "config.toml") == config.read(
+    assert config.read_toml(tmp_path / "run" / "config.toml") == config.read_toml(
         whole(**longer).folder / "config.toml"
     )
 
@@ -223,7 +223,7 @@ def test_a_training_that_stopped_early_is_finished(whole, caplog):
     assert len(run.trace) < 13
     natgrad.resume(run.folder, epochs=100)
     assert "stopped early at epoch" in caplog.text
-    assert config.read(run.folder / "config.toml")["training"]["epochs"] == 12
+    assert config.read_toml(run.folder / "config.toml")["training"]["epochs"] == 12
 
 
 def test_a_run_killed_before_its_first_state_begins_again(tmp_path, data, whole):
@@ -535,7 +535,7 @@ def test_resuming_prints_the_signal_and_ends_with_its_code(tmp_path, data, capsy
     from natgrad.cli.main import main
 
     run = stopped(tmp_path / "run", data, 1)
-    monkeypatch.setattr(progress.Progress, "advanced", lambda *args: press(signal.SIGTERM)())
+    monkeypatch.setattr(progress.ProgressBar, "advanced", lambda *args: press(signal.SIGTERM)())
     with pytest.raises(SystemExit) as stop:
         main(["resume", str(run), "--json", "--quiet"])
     assert stop.value.code == 143
