@@ -14,21 +14,22 @@ import numpy as np
 
 from natgrad.sweep import plan as plans
 from natgrad.sweep import record as records
-from natgrad.sweep.choice import Results, choices, judged, score
-from natgrad.sweep.compare import chosen, varied
-from natgrad.sweep.table import brief, warnings
+from natgrad.sweep.choice import Results, best_candidates, deciding_row, score
+from natgrad.sweep.compare import best_lines, varied
+from natgrad.sweep.table import brief, doubts
 
 
 def results(file: Path) -> Results:
     """What a sweep's file asks for, and what the record beside it has."""
-    plan = plans.read(file, {})
-    return Results(plan.section, plan.candidates, records.read(file.with_suffix(".jsonl"), plan.section))
+    plan = plans.read_plan(file, {})
+    record = records.read_record(file.with_suffix(".jsonl"), plan.section)
+    return Results(plan.section, plan.candidates, record)
 
 
 def best(found: Results) -> dict[str, list[dict]]:
     """The trials of every variant's best setting that count, in the order of the record."""
     lines = {}
-    for choice in choices(found):
+    for choice in best_candidates(found):
         candidate = found.candidates[choice.number]
         lines[candidate.variant] = [found.record.line(candidate, seed) for seed in choice.seeds]
     return {name: lines[name] for name in recorded(found) if name in lines}
@@ -65,7 +66,7 @@ def rows(found: Results) -> list[str]:
     lines = []
     for name, trials in best(found).items():
         setting = {key: trials[0]["settings"][key] for key in keys if key in trials[0]["settings"]}
-        ends = [judged(trial["rows"], section) for trial in trials]
+        ends = [deciding_row(trial["rows"], section) for trial in trials]
         said = [name, ", ".join(f"{brief(key)} {value}" for key, value in setting.items())]
         line = f"| {' | '.join([*said, *figures(ends, *section.columns)])} |"
         lines.append((score(section, mean(ends, section.judge)), line))
@@ -75,11 +76,11 @@ def rows(found: Results) -> list[str]:
 
 def figures(ends: list[dict], valid: str, test: str) -> list[str]:
     """How many trials there are, and the means of what they reached."""
-    told = text(test, mean(ends, test))
+    reached = text(test, mean(ends, test))
     if len(ends) > 1:
-        told += f" (sd {text(test, np.std([end[test] for end in ends], ddof=1))})"
+        reached += f" (sd {text(test, np.std([end[test] for end in ends], ddof=1))})"
     seconds = f"{mean(ends, 'seconds'):.0f}"
-    return [str(len(ends)), text(valid, mean(ends, valid)), told, str(ends[0]["epoch"]), seconds]
+    return [str(len(ends)), text(valid, mean(ends, valid)), reached, str(ends[0]["epoch"]), seconds]
 
 
 def mean(ends: list[dict], name: str) -> float:
@@ -111,7 +112,7 @@ def draw(found: Results, path: Path) -> None:
 
 def page(found: Results) -> str:
     """The table, and under it where it deserves doubt."""
-    return "\n\n".join(["\n".join(rows(found)), *warnings(found, chosen(found))]) + "\n"
+    return "\n\n".join(["\n".join(rows(found)), *doubts(found, best_lines(found))]) + "\n"
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natgrad.training import compile as ahead
+from natgrad.training import compile as compiling
 
 
 def phases(x, y):
@@ -20,24 +20,24 @@ def phases(x, y):
 
 def memory(steps):
     x = jnp.ones((50, 50))
-    return ahead.compiled(phases, x, x, steps=steps).memory_analysis().temp_size_in_bytes
+    return compiling.compiled(phases, x, x, steps=steps).memory_analysis().temp_size_in_bytes
 
 
 def test_a_long_run_has_the_results_of_a_short_one_to_the_bit():
     x, y = jnp.eye(50) + 0.1, jnp.linspace(0, 1, 2500).reshape(50, 50)
-    short, long = (ahead.compiled(phases, x, y, steps=steps)(x, y) for steps in (1, ahead.LONG))
+    short, long = (compiling.compiled(phases, x, y, steps=steps)(x, y) for steps in (1, compiling.LONG))
     np.testing.assert_array_equal(long, short)
     np.testing.assert_allclose(short, jax.jit(phases)(x, y), rtol=1e-6, atol=1e-6)
 
 
 def test_results_of_a_long_run_share_no_memory():
-    assert memory(ahead.LONG) > 1.5 * memory(ahead.LONG - 1)
+    assert memory(compiling.LONG) > 1.5 * memory(compiling.LONG - 1)
 
 
-@pytest.mark.parametrize("steps", [1, ahead.LONG])
+@pytest.mark.parametrize("steps", [1, compiling.LONG])
 def test_donated_arguments_become_results(steps):
     x, y = jnp.ones((50, 50)), jnp.ones((50, 50))
-    program = ahead.compiled(phases, x, y, steps=steps, donate=(0,))
+    program = compiling.compiled(phases, x, y, steps=steps, donate=(0,))
     assert program.memory_analysis().alias_size_in_bytes == x.nbytes
     program(x, y)
     assert x.is_deleted()
@@ -51,7 +51,7 @@ def test_settings_of_jax_are_as_before(level):
     jax.config.update("jax_logging_level", level)
     try:
         settings = [jax.config.values[name] for name in names]
-        memory(ahead.LONG)
+        memory(compiling.LONG)
         assert [jax.config.values[name] for name in names] == settings
     finally:
         jax.config.update("jax_logging_level", before)
@@ -60,10 +60,10 @@ def test_settings_of_jax_are_as_before(level):
 def test_nothing_is_printed(tmp_path):
     """Warnings come from below Python, so a process of its own must be quiet, with a cache on disk, too."""
     code = (
-        "import jax, jax.numpy as jnp; from natgrad import ahead; x = jnp.ones((50, 50));"
+        "import jax, jax.numpy as jnp; from natgrad.training import compile as c; x = jnp.ones((50, 50));"
         f"jax.config.update('jax_compilation_cache_dir', {str(tmp_path)!r});"
         "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0);"
-        "f = lambda x: jnp.tanh(x @ x.T) @ jnp.sin(x @ x); ahead.compiled(f, x, steps=ahead.LONG)(x)"
+        "f = lambda x: jnp.tanh(x @ x.T) @ jnp.sin(x @ x); c.compiled(f, x, steps=c.LONG)(x)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

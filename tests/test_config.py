@@ -227,18 +227,18 @@ def test_a_new_kind_needs_nothing_but_its_spec(coin, tmp_path):
     with pytest.raises(InputError, match=r"optimizer.name is not a setting of the method guess of coin"):
         config.resolve({"model": "coin", "method": "guess", "optimizer": "adam"})
     assert "model.faces" in names.depths()
-    assert "| `model.sides` | `--sides` | 2 |" in settings_page.page()
+    assert "| `model.sides` | `--sides` | 2 |" in settings_page.settings_markdown()
 
 
 def test_the_page_of_settings_is_what_is_generated():
     page = Path(__file__).parents[1] / "docs/settings.md"
-    assert page.read_text("utf-8") == settings_page.page(), (
+    assert page.read_text("utf-8") == settings_page.settings_markdown(), (
         "python -m natgrad.cli.settings_page > docs/settings.md"
     )
 
 
 def test_the_page_names_every_setting_once_for_each_reader():
-    tables = [line for line in settings_page.page().splitlines() if line.startswith("| `")]
+    tables = [line for line in settings_page.settings_markdown().splitlines() if line.startswith("| `")]
     for name in {name for kind, method in EVERY for name in fields_of(kind, method)}:
         assert any(line.startswith(f"| `{name}` |") for line in tables), name
     assert len([line for line in tables if line.startswith("| `training.epochs` |")]) == 1

@@ -1,7 +1,8 @@
-"""Divergence: what runs away is taken back, tried with smaller steps, and given up with a verdict."""
+"""Divergence: what runs away is rejected, tried with smaller steps, and given up with a verdict."""
 
 import json
 import math
+from collections import OrderedDict
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,10 @@ import pytest
 import natgrad
 from natgrad.core import NON_FINITE, Info
 from natgrad.errors import Diverged
-from natgrad.models.helmholtz import methods as registry
+from natgrad.models.helmholtz import methods
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
+from natgrad.training import compile as compiling
 from natgrad.training.chunk import Course, Totals, course, is_sound
 from trainings import SETTINGS, After, Killed, die, parameters, same
 
@@ -22,11 +24,11 @@ FOUR = SETTINGS | {"epochs": 4}
 
 def trapped(monkeypatch, loss, above, first=7):
     """From step `first` on, a learning rate above a bound gives steps with such a loss, or none at all."""
-    honest = registry.algorithm
+    honest = methods.algorithm
 
-    def algorithm(settings, steps):
-        true = honest(settings, steps)
-        if settings.optimizer.learning_rate <= above:
+    def algorithm(settings, samples, pace):
+        true = honest(settings, samples, pace)
+        if settings.optimizer.learning_rate * pace.cut <= above:
             return true
 
         def step(key, state, batch):
@@ -35,7 +37,8 @@ def trapped(monkeypatch, loss, above, first=7):
 
         return true._replace(step=step)
 
-    monkeypatch.setattr(registry, "algorithm", algorithm)
+    monkeypatch.setattr(methods, "algorithm", algorithm)
+    monkeypatch.setattr(compiling, "_programs", OrderedDict())  # those of honest methods do not serve
 
 
 def spoil(state, after, info: Info, loss, bad):
@@ -60,11 +63,11 @@ def test_a_chunk_that_runs_away_is_done_again_with_smaller_steps(tmp_path, data,
     assert run.trace[-1]["valid_loss"] < 10
     assert run.summary["divergences"] == 2
     if math.isnan(loss):
-        assert "the chunk after step 7 of epoch 2 is not taken: 100% of its steps were refused" in caplog.text
+        assert "the chunk after step 7 of epoch 2 is rejected: 100% of its steps were refused" in caplog.text
     else:
-        assert "the chunk after step 7 of epoch 2 is not taken: its loss rose to 1e+06, from" in caplog.text
-    assert "going on from step 7 with the learning rate 0.1\n" in caplog.text
-    assert "going on from step 7 with the learning rate 0.025\n" in caplog.text
+        assert "the chunk after step 7 of epoch 2 is rejected: its loss rose to 1e+06, from" in caplog.text
+    assert "continuing from step 7 with the learning rate 0.1\n" in caplog.text
+    assert "continuing from step 7 with the learning rate 0.025\n" in caplog.text
 
 
 @pytest.mark.slow
@@ -97,8 +100,8 @@ def test_a_training_that_nothing_helps_is_given_up_with_its_last_good_state(tmp_
     trapped(monkeypatch, math.nan, above=0)
     with pytest.raises(
         Diverged,
-        match=r"the training of .* diverged 5 times, although the learning rate was cut to 0.00156; its last "
-        r"good state, of step 7, is saved: train anew with a lower --learning-rate or, .* a higher --damping",
+        match=r"the training of .* diverged 5 times, although the learning rate was cut to 0.00156; its "
+        r"last good state, of step 7, is saved: train again with a lower --learning-rate or, .* --damping",
     ):
         natgrad.train(data=data, out=tmp_path / "run", learning_rate=0.4, **FOUR)
     assert states.manifests(tmp_path / "run")[0].stem == "0000000007"
@@ -123,7 +126,7 @@ def test_a_rate_near_overflow_takes_no_step(tmp_path, data, capsys):
     assert stop.value.code == 2
     verdict = json.loads(capsys.readouterr().out)["error"]
     assert "diverged 5 times, although the learning rate was cut to 3.91e+297; its last good state" in verdict
-    assert "of step 0, is saved: train anew with a lower --learning-rate" in verdict
+    assert "of step 0, is saved: train again with a lower --learning-rate" in verdict
     assert natgrad.load(tmp_path / "run").trace[-1]["step"] == 0
 
 

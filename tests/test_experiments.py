@@ -27,7 +27,7 @@ def name(path):
 
 @pytest.mark.parametrize("file", FILES, ids=name)
 def test_every_setting_resolves(file):
-    plan = plans.read(file, {})
+    plan = plans.read_plan(file, {})
     assert all(candidate.variant for candidate in plan.candidates)
 
 

@@ -64,8 +64,8 @@ def sound(tmp_path_factory):
     folder.write(run / "config.toml", config.dump(chosen))
     for step in (10, 20):
         folder.append(run, {"epoch": step // 10, "step": step, "seconds": 1.0, "test_ll": -3.0})
-        at = Progress(epoch=step // 10, rows=step // 10, recorded=step // 10, samples=10)
-        notes = Notes(visible=4, image_shape=(2, 2), summary={"steps": step}, progress=at)
+        at = Progress(epoch=step // 10, rows=step // 10, recorded=step // 10)
+        notes = Notes(shape={"visible": 4, "image_shape": (2, 2)}, summary={"steps": step}, progress=at)
         state = {"state": {"model": machine(seed=step), "steps": jnp.int32(step)}}
         states.save(run, step, state, notes.model_dump())
     return {str(path.relative_to(run)): raw for path, raw in contents(run).items()}
@@ -296,7 +296,7 @@ def test_oversized_configs(tmp_path, raw):
 def test_configs_that_are_too_long_are_said(tmp_path):
     (tmp_path / "c.toml").write_bytes(b"# x\n" * 20_000)
     with pytest.raises(InputError, match=r"is not valid TOML \(too long for a config\); correct it"):
-        config.read(tmp_path / "c.toml")
+        config.read_toml(tmp_path / "c.toml")
 
 
 def npy(array):

@@ -14,11 +14,11 @@ import natgrad
 import oracles
 from cases import CODINGS
 from natgrad.cli.main import main
+from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate.given import Words
 from natgrad.layers import generator
 from natgrad.models.helmholtz import inpainting as inpaint
-from natgrad.models.helmholtz import measure
 from natgrad.models.helmholtz.inpainting import Chain
 from natgrad.models.helmholtz.trained import Trained
 
@@ -181,7 +181,7 @@ def run(tmp_path_factory):
 
 
 def words(run, image_shape=(3, 4)):
-    return Words(measure._dataset(run), 12, image_shape)
+    return Words(load_settings(run.config.data), 12, image_shape)
 
 
 def test_rows_of_a_split_and_of_files(run, tmp_path):

@@ -21,7 +21,7 @@ NATURAL = SETTINGS | {"method": "nrws", "epochs": EPOCHS, "refresh": 3, "evaluat
 LAUNCHER = """
 import json, os, sys
 import natgrad
-from natgrad import training
+import natgrad.training.run
 from natgrad.records import state
 for line in sys.stdin:
     order = json.loads(line)

@@ -36,7 +36,7 @@ from natgrad.data import load
 from natgrad.errors import InputError
 from natgrad.evaluate.given import Words
 from natgrad.report.listing import list_runs
-from natgrad.trained import Trained
+from natgrad.models.helmholtz.trained import Trained
 
 ACTIONS = {
     "data": load,
@@ -125,7 +125,7 @@ def saved(run, sizes=(4, 3, 2), **files):
     (run / "state").mkdir(parents=True)
     folder.write(run / "config.toml", config.dump(config.resolve({"layers": sizes[1:], "method": "rws"})))
     folder.append(run, {"epoch": 0, "step": 0, "seconds": 0.0})
-    notes = Notes(visible=sizes[0], progress=Progress(rows=1, recorded=0))
+    notes = Notes(shape={"visible": sizes[0]}, progress=Progress(rows=1, recorded=0))
     states.save(run, 0, {"state": {"model": machine(sizes)}}, notes.model_dump())
     for kind, raw in files.items():
         (run / "state" / f"0000000000.{kind}").write_bytes(raw)

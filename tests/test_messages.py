@@ -32,7 +32,7 @@ from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
 from natgrad.sweep import sweep
-from natgrad.sweep.search import Search
+from natgrad.sweep.search import SettingSearch
 from natgrad.training import resume as start
 from natgrad.training import session
 from natgrad.training.chunk import Course
@@ -213,6 +213,9 @@ def diverging(scene):
     absurd = Course(1e6, 1e6, 0.0)
     scene.patch.setattr(session, "course", lambda before, after: absurd)
     scene.patch.setattr(session.Session, "_compile", lambda self: lambda *given: (given[1], given[2]))
+    scene.patch.setattr(
+        session.Session, "_look", lambda self: vars(self.progress).update(lowest=1.0, jump=1.0)
+    )
     return scene.train()
 
 
@@ -270,7 +273,7 @@ def two_sweeps_with_a_record(scene):
 
 def no_optuna(scene):
     scene.patch.setitem(sys.modules, "optuna", None)
-    return said(lambda: Search({"a": [1]}, 0, scene.here / "search.jsonl"))
+    return said(lambda: SettingSearch({"a": [1]}, 0, scene.here / "search.jsonl"))
 
 
 def narrow_features(scene):
@@ -340,13 +343,13 @@ TRIGGERS = {
         too_many_arrays,
         wide_rows,
         odd_archive,
-        lambda scene: said(lambda: config.read(scene.file("c.toml", "# x\n" * 20_000))),
+        lambda scene: said(lambda: config.read_toml(scene.file("c.toml", "# x\n" * 20_000))),
         damaged_state,
         lambda scene: scene.told(lambda: natgrad.resume(scene.run), "is finished"),
         stopped_early,
         lambda scene: scene.told(lambda: start.saved(scene.run, 9), "stays at"),
-        in_the_log("is not taken"),
-        in_the_log("going on from"),
+        in_the_log("is rejected"),
+        in_the_log("continuing from"),
     ],
     "sweep.md": [
         lambda scene: scene.plan(RATE + "[]"),
@@ -361,6 +364,7 @@ TRIGGERS = {
         lambda scene: scene.plan("epochs = 1\nsweep.seeded = ['epochs']"),
         lambda scene: scene.plan("sweep.judge = 'valid_error'"),
         lambda scene: scene.plan("sweep.columns = ['test_error']"),
+        lambda scene: scene.plan("damping = 0.1"),
         lambda scene: scene.plan("seeds = [1]\nsweep.seeds = [2]"),
         lambda scene: scene.plan(f"data.split_seed = {list(range(101))}\n{RATE}{list(range(1, 102))}"),
         lambda scene: said(

@@ -79,13 +79,22 @@ def test_layer_gradient_is_that_of_its_logits():
     """Against automatic differentiation, with inputs of their own and shared by all samples."""
     rng = np.random.default_rng(0)
     layer = Layer(jnp.asarray(rng.normal(size=(3, 4))), jnp.asarray(rng.normal(size=3)))
-    residuals = jnp.asarray(rng.normal(size=(3, 5, 2)))
-    for samples in (5, 1):
+    for number, samples in ((5, 5), (5, 1), (bernoulli.MANY + 1, 1)):
+        residuals = jnp.asarray(rng.normal(size=(3, number, 2)))
         inputs = jnp.asarray(rng.normal(size=(4, samples, 2)))
-        expected = jax.grad(lambda part, x=inputs: jnp.sum(residuals * bernoulli.logits(part, x)))(layer)
+        loss = lambda part, r=residuals, x=inputs: jnp.sum(r * bernoulli.logits(part, x))  # noqa: E731
+        expected = jax.grad(loss)(layer)
         got = bernoulli.gradient(inputs, residuals)
         np.testing.assert_allclose(got.weight, expected.weight, atol=1e-12)
         np.testing.assert_allclose(got.bias, expected.bias, atol=1e-12)
+
+
+def test_programs_do_not_grow_with_many_samples():
+    def size(samples):
+        shapes = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((4, 1, 2), (3, samples, 2)))
+        return len(jax.make_jaxpr(bernoulli.gradient)(*shapes).eqns)
+
+    assert size(10 * bernoulli.MANY) == size(2 * bernoulli.MANY) < 20
 
 
 def numbered(layers):

@@ -159,7 +159,7 @@ def test_relative_damping_is_in_units_of_the_mean_diagonal():
     estimate = drawn(model)
     step = direction_of(method, model, estimate)
     factor = step.evidence["generation"].factor
-    prior, *layers = factor.damping
+    *layers, prior = factor.damping
     np.testing.assert_allclose(prior, 0.5 * fisher.curvature(model.prior), rtol=1e-12)
     for number, damping in enumerate(layers):
         blocks = factor.operator.blocks["generation"][number]

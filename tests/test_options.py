@@ -7,30 +7,30 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from natgrad.models.helmholtz.bidirectional import bidirectional, half_exponent
-from natgrad.models.helmholtz.reweighted import reweighted
-from natgrad.models.helmholtz.wake_sleep import wake_sleep
-from natgrad.updates.alternate import alternate
 
 import oracles
 from cases import CODINGS, machine
 from natgrad import config, tree
 from natgrad.config.names import readers
-from natgrad.core import NON_FINITE, Algorithm, Info, State
-from natgrad.models.helmholtz import fisher as per_unit
+from natgrad.core import NON_FINITE, Algorithm, Info, Pace, State
+from natgrad.layers import bernoulli
+from natgrad.models.helmholtz import fisher, kind, methods
 from natgrad.models.helmholtz import machine as helmholtz
-from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz import normalizer as evaluation
+from natgrad.models.helmholtz.objectives import bidirectional, half_exponent, reweighted, wake_sleep
 from natgrad.models.helmholtz.phases import sleep_only
+from natgrad.models.helmholtz.spec import Shape
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
-from natgrad.updates.damping import levenberg_marquardt, reduction_ratio
+from natgrad.solvers.units import per_layer
+from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import steepest
-from natgrad.updates.natural import fisher_length, natural
+from natgrad.updates.in_turn import Turn, in_turn
+from natgrad.updates.lengths import learning_rate
+from natgrad.updates.natural import Options, natural
 
 pytestmark = pytest.mark.timeout(200)
-DREAMS = per_unit.fisher(per_unit.generation_from_dreams, per_unit.recognition_from_dreams)
 
 
 def batch_of(model, rows=6):
@@ -42,37 +42,68 @@ def vector(model):
     return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(model)])
 
 
-def test_reduction_ratio_tends_to_one_for_small_steps():
-    model = machine()
-    estimate, _ = reweighted(30).estimate(jax.random.key(0), (), model, batch_of(model))
-    method = natural(DREAMS, always(direct()), optax.constant_schedule(0.1))
-    carry = method.init(jax.random.key(0), model, estimate)
-    direction, _, evidence = method.apply(jax.random.key(0), carry, model, estimate)
-    length, _ = fisher_length(evidence.factors, estimate.gradient, direction)
-    gaps = [
-        abs(float(reduction_ratio(model, estimate, direction, jnp.asarray(r), length)) - 1)
-        for r in (1e-2, 1e-3)
-    ]
+PARTS = {
+    "generation": (fisher.GENERATION, fisher.generation_from_dreams()),
+    "recognition": (fisher.RECOGNITION, fisher.recognition_from_dreams()),
+}
+
+
+def judged(name, rate, damping, steps=1):
+    """The steps of a network's natural direction at that rate, whose promises are compared with the loss."""
+    part, metric = PARTS[name]
+    model, objective = machine(), reweighted(30)
+    estimate, _ = objective.estimate(jax.random.key(0), (), model, batch_of(model))
+    own = estimate._replace(gradient=part.get(estimate.gradient))
+    options = Options(damping=damping, length=learning_rate(rate), gain=True)
+    solver = per_layer(always(direct()))
+    method = natural(metric, solver, options, revalue=objective.revalue, part=part)
+    carry = method.init(jax.random.key(0), model, own)
+    for _ in range(steps):
+        found = method.apply(jax.random.key(0), carry, model, own)
+        carry = found.carry
+        yield found
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_reduction_ratio_tends_to_one_for_small_steps(name):
+    """Of either network, where only that network moves."""
+    gaps = []
+    for rate in (1e-2, 1e-3):
+        (found,) = judged(name, rate, levenberg_marquardt(0.1))
+        gaps.append(abs(float(found.evidence.evidence.ratio) - 1))
     assert gaps[1] < 1e-2
     assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.3)  # first order in the rate
 
 
 @pytest.mark.parametrize(("rate", "expected"), [(1e-4, 1 / 1.1), (50.0, 1.1)])
-def test_damping_adapts_to_how_steps_do(rate, expected):
+@pytest.mark.parametrize("name", PARTS)
+def test_damping_adapts_to_how_steps_do(name, rate, expected):
     """A tiny step does what was promised: less damping. A huge one does not: more."""
-    model = machine()
-    adapt = levenberg_marquardt(optax.constant_schedule(rate), every=2)
-    method = natural(DREAMS, always(direct()), optax.constant_schedule(0.1), adapt=adapt)
-    estimate, _ = reweighted(30).estimate(jax.random.key(0), (), model, batch_of(model))
-    carry = method.init(jax.random.key(0), model, estimate)
-    scales = []
-    for _ in range(3):
-        _, carry, evidence = method.apply(jax.random.key(0), carry, model, estimate)
-        scales.append(float(carry.scale))
+    damping = levenberg_marquardt(constant(0.1), factor=1.1, every=2)
+    found = list(judged(name, rate, damping, steps=3))
+    levels = [float(step.carry.level) / 0.1 for step in found]
     np.testing.assert_allclose(
-        scales, [expected, expected, expected**2], rtol=1e-6
+        levels, [expected, expected, expected**2], rtol=1e-6
     )  # judged at steps 0 and 2
-    np.testing.assert_allclose(evidence.factors.generation[0].damping, 0.1 * expected, rtol=1e-6)
+    np.testing.assert_allclose(found[-1].evidence.factor.damping, 0.1 * expected, rtol=1e-6)
+    assert np.isnan(float(found[1].evidence.evidence.ratio))
+
+
+def test_the_damping_of_a_config_adapts_every_twenty_steps_by_a_tenth():
+    """Each network's own, from what the schedule says, between a thousandth and a thousand times of it."""
+    chosen = {"metric.adaptive": True, "metric.final_damping": 0.03, "damping": 0.3, "solver": "diagonal"}
+    settings = config.resolve(
+        {"method": "nrws", "layers": (3, 2), "samples": 4, "learning_rate": 1e-6} | chosen
+    )
+    algorithm, model = methods.algorithm(settings, 4, Pace(100)), machine()
+    batch = batch_of(model)
+    state, step = algorithm.init(jax.random.key(1), model, batch), jax.jit(algorithm.step)
+    for turn in range(22):
+        state, info = step(jax.random.key(turn), state, batch)
+    for name in PARTS:
+        assert float(state.direction[name].level) == pytest.approx(1.1**-2)
+        found = float(info.evidence[name].factor.damping)
+        assert found == pytest.approx(1.1**-2 * 0.3 * 0.1 ** (21 / 100), rel=1e-5)
 
 
 def test_sleep_only_is_the_sleep_lesson():
@@ -108,17 +139,30 @@ def counting(amount: float) -> Algorithm:
             zero, zero, {}, model, model, model, zero, ()
         )
 
-    return Algorithm(init, step)
+    return Algorithm(init, step, lambda info: {})
 
 
-def test_alternate_takes_the_extra_steps_first():
-    both = alternate(counting(1.0), counting(10.0), 3)
+def test_extra_steps_are_taken_first():
+    both = in_turn(counting(1.0), Turn(counting(10.0), 3))
     state = both.init(jax.random.key(0), jnp.zeros(2), None)
     for turn in range(2):
         state, _ = jax.jit(both.step)(jax.random.key(turn), state, jnp.zeros(1))
     np.testing.assert_allclose(state.model, 2 * (3 * 10 + 1))
     assert int(state.steps) == 2
-    assert int(state.objective[1].steps) == 6
+    assert int(state.objective[1][0].steps) == 6
+
+
+def test_several_methods_take_turns_in_order():
+    """Each with a state of its own; the main one comes last and is told."""
+    double = counting(0.0)._replace(
+        step=lambda key, state, batch: (state._replace(model=2 * state.model, steps=state.steps + 1), None)
+    )
+    three = in_turn(counting(1.0), Turn(counting(10.0), 2), Turn(double))
+    state = three.init(jax.random.key(0), jnp.zeros(2), None)
+    state, info = three.step(jax.random.key(0), state, jnp.zeros(1))
+    np.testing.assert_allclose(state.model, 2 * (2 * 10) + 1)
+    np.testing.assert_allclose(info.direction, state.model)
+    assert [int(other.steps) for other in state.objective[1]] == [2, 1]
 
 
 def test_average_of_models():
@@ -178,8 +222,6 @@ def test_bidirectional_gradient_is_that_of_the_star_model(coding):
 
 
 def everything(model, values):
-    from natgrad.layers import bernoulli
-
     generation = (bernoulli.logits(model.generation[0], values[1]), model.prior[:, None, None])
     return helmholtz.Pass(values, generation, (bernoulli.logits(model.recognition[0], values[0]),))
 
@@ -196,16 +238,16 @@ def test_star_likelihood_and_its_normaliser(coding):
     found = evaluation.log_unnormalised(
         jax.random.key(1), model, model.coding.value(rows, jnp.float64), samples=50_000
     )
-    np.testing.assert_allclose(found, np.log(exact), atol=0.02)
+    np.testing.assert_allclose(found.rows, np.log(exact), atol=0.02)
 
 
-@pytest.mark.parametrize("method", registry.METHODS)
+@pytest.mark.parametrize("method", methods.METHODS)
 def test_every_method_takes_a_finite_step(method):
     """From the config to a step, with the options that compose."""
     damped = {"damping": 0.3} if ("helmholtz", method) in readers("metric.damping") else {}
     settings = config.resolve({"method": method, "layers": (3, 2), "samples": 4} | damped)
-    algorithm = registry.algorithm(settings, 100)
-    model = registry.model(jax.random.key(0), settings.model, 4)
+    algorithm = methods.algorithm(settings, settings.objective.samples, Pace(100))
+    model = kind.fresh(jax.random.key(0), settings, Shape(visible=4))
     batch = batch_of(model, rows=5)
     state = algorithm.init(jax.random.key(1), model, batch)
     after, info = algorithm.step(jax.random.key(2), state, batch)
@@ -217,8 +259,8 @@ def test_diagonal_method_is_the_natural_one_with_the_diagonal_solver():
     steps = []
     for settings in ({"method": "dnrws"}, {"method": "nrws", "solver": "diagonal"}):
         resolved = config.resolve(settings | {"layers": (3, 2), "samples": 4, "learning_rate": 0.1})
-        algorithm = registry.algorithm(resolved, 10)
-        model = registry.model(jax.random.key(0), resolved.model, 4)
+        algorithm = methods.algorithm(resolved, resolved.objective.samples, Pace(10))
+        model = kind.fresh(jax.random.key(0), resolved, Shape(visible=4))
         batch = batch_of(model)
         steps.append(
             algorithm.step(jax.random.key(2), algorithm.init(jax.random.key(1), model, batch), batch)[0]
@@ -239,8 +281,8 @@ def test_sleep_well_moves_recognition_more(method):
                 "learning_rate": 0.05,
             }
         )
-        algorithm = registry.algorithm(settings, 10)
-        model = registry.model(jax.random.key(0), settings.model, 4)
+        algorithm = methods.algorithm(settings, settings.objective.samples, Pace(10))
+        model = kind.fresh(jax.random.key(0), settings, Shape(visible=4))
         batch = batch_of(model)
         after, _ = algorithm.step(jax.random.key(2), algorithm.init(jax.random.key(1), model, batch), batch)
         moved.append(np.linalg.norm(vector(after.model.recognition) - vector(model.recognition)))
@@ -258,7 +300,7 @@ def test_biases_show_that_a_step_is_not_finite(method, refresh):
     model = machine()
     kept = {"refresh": refresh} if refresh > 1 else {}
     settings = config.resolve({"method": method, "layers": (4, 3), "samples": 5} | kept)
-    chosen, batch = registry.algorithm(settings, 100), batch_of(model)
+    chosen, batch = methods.algorithm(settings, settings.objective.samples, Pace(100)), batch_of(model)
     step = jax.jit(chosen.step)
     state = chosen.init(jax.random.key(0), model, batch)
     leaves, structure = jax.tree.flatten(model)

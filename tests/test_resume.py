@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 
 import natgrad
-from natgrad import config
+from natgrad import config, writing
+from natgrad.core import Pace
 from natgrad.errors import InputError
+from natgrad.models.helmholtz import kind, methods
 from natgrad.records import folder, lock
 from natgrad.records import state as states
-from natgrad.records.notes import Progress
 from natgrad.training import resume as start
 from natgrad.training.checks import OPERATIONS, chunk_length
+from natgrad.training.session import CUT
 from natgrad.training.signals import Interrupted, noted
 from trainings import SETTINGS, After, Killed, arrays, die, press, same, timeless
 
@@ -46,10 +48,18 @@ SLOW = {
     "natural method, every option": PLAIN
     | {
         "method": "nrws",
-        "metric.momentum": 0.5,
-        "metric.kl_radius": 0.1,
+        "metric.gradient_decay": 0.5,
         "metric.average": 0.5,
         "refresh": 2,
+    },
+    "natural method, every length": {
+        "method": "nrws",
+        "metric.gradient_decay": 0.5,
+        "metric.kl_radius": 0.1,
+        "metric.adaptive": True,
+        "generation.rate": 0.02,
+        "recognition.refresh": 2,
+        "objective.growth": ((2, 4),),
     },
 }
 
@@ -130,7 +140,7 @@ def test_more_epochs_are_those_of_a_longer_training(tmp_path, data, whole, case)
     natgrad.resume(tmp_path / "run", epochs=7)
     assert [row["epoch"] for row in timeless(tmp_path / "run")] == [0, 3, 6, 7]
     same(tmp_path / "run", whole(**longer).folder)
-    assert config.read(tmp_path / "run" / "config.toml") == config.read(
+    assert config.read_toml(tmp_path / "run" / "config.toml") == config.read_toml(
         whole(**longer).folder / "config.toml"
     )
 
@@ -155,9 +165,9 @@ def test_schedules_keep_their_length(tmp_path, data, whole, case):
     run = tmp_path / "run"
     natgrad.train(data=data, out=run, **SETTINGS | case | {"epochs": 3})
     found = natgrad.resume(run, epochs=5)
-    assert found.config.optimizer.decay_steps == 15
-    same(run, whole(**case, **{"optimizer.decay_steps": 15}).folder)
-    assert natgrad.resume(run, epochs=6).config.optimizer.decay_steps == 15
+    assert found.config.training.schedule_steps == 15
+    same(run, whole(**case, **{"training.schedule_steps": 15}).folder)
+    assert natgrad.resume(run, epochs=6).config.training.schedule_steps == 15
 
 
 @pytest.mark.parametrize(
@@ -172,12 +182,18 @@ def test_schedules_keep_their_length(tmp_path, data, whole, case):
 )
 def test_a_rate_that_has_come_to_its_end_is_said(caplog, schedule, decay, ends):
     """It was cut once, too. The inverse of the step goes on falling."""
-    chosen = {"optimizer.schedule": schedule, "optimizer.decay_steps": decay, "learning_rate": 0.1}
+    chosen = {"optimizer.schedule": schedule, "training.schedule_steps": decay, "learning_rate": 0.1}
     settings = config.resolve(chosen | {"optimizer.final_fraction": 0.1, "epochs": 5})
-    start._say_pace("run", SimpleNamespace(settings=settings, total=25, progress=Progress(divergences=1)))
+    session = SimpleNamespace(
+        settings=settings,
+        total=25,
+        pace=Pace(decay, CUT),
+        problem=SimpleNamespace(rate=lambda pace: methods.rate_of(settings, pace)),
+    )
+    start._say_pace("run", session)
     notice = (
-        "the learning rate of run stays at 0.0025 from step 15 of 25 on, where its schedule ends; "
-        "for a longer schedule train anew, with --epochs 5"
+        "the learning rate of run stays at 0.0025 from step 15 of 25, where its schedule ends; "
+        "for a longer schedule train again, with --epochs 5"
     )
     assert caplog.messages == [notice] * ends
 
@@ -207,7 +223,7 @@ def test_a_training_that_stopped_early_is_finished(whole, caplog):
     assert len(run.trace) < 13
     natgrad.resume(run.folder, epochs=100)
     assert "stopped early at epoch" in caplog.text
-    assert config.read(run.folder / "config.toml")["training"]["epochs"] == 12
+    assert config.read_toml(run.folder / "config.toml")["training"]["epochs"] == 12
 
 
 def test_a_run_killed_before_its_first_state_begins_again(tmp_path, data, whole):
@@ -299,7 +315,7 @@ def test_a_full_disk_is_said_and_costs_nothing(tmp_path, data, whole, monkeypatc
         elif call == "replace":
             monkeypatch.setattr(folder.Path, "replace", full)
         else:
-            monkeypatch.setattr(folder, "_put", half_written)
+            monkeypatch.setattr(writing, "_put", half_written)
 
     def half_written(path, flags, raw):
         with path.open("ab") as stream:
@@ -402,7 +418,7 @@ def test_a_second_signal_is_not_noted(interruptible):
 # interrupts, as it would be in compiled steps, only longer.
 PATIENT = """
 import hashlib, sys
-from natgrad import session
+from natgrad.training import session
 from natgrad.cli.main import main
 honest, count = session.Session._chunk, 0
 def chunk(self, *span):
@@ -456,20 +472,23 @@ def test_other_threads_train_without_signals(tmp_path, data, whole):
 
 
 def test_chunks_of_heavy_steps_are_short():
-    settings = config.resolve({"layers": (200, 100)})
-    assert chunk_length(settings, 64, 10) == OPERATIONS // (
-        8 * (65 * 200 + 201 * 64 + 201 * 100 + 101 * 200) * 320
-    )
-    assert chunk_length(config.resolve({"layers": (3,)}), 6, 3) == 500
-    assert chunk_length(config.resolve({"layers": (10**6, 10**6)}), 6, 3) == 1
+    def steps(visible, samples, **settings):
+        resolved = config.resolve(settings)
+        return chunk_length(resolved, kind._operations(resolved, visible, samples))
+
+    weights = 65 * 200 + 201 * 64 + 201 * 100 + 101 * 200
+    assert steps(64, 10, layers=(200, 100)) == OPERATIONS // (8 * weights * 320)
+    assert steps(64, 10, layers=(200, 100), **{"objective.sleeps": 3}) == OPERATIONS // (24 * weights * 320)
+    assert steps(6, 3, layers=(3,)) == 500
+    assert steps(6, 3, layers=(10**6, 10**6)) == 1
 
 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
         ({"epochs": 10**9}, r"expected at most 2147483647 steps, got 5000000000; lower --epochs or"),
-        ({"optimizer.decay_steps": 10**10}, r"expected at most 2147483647 steps, got 10000000000; lower"),
-        ({"layers": (10**9, 10**9)}, r"the weights of this machine take .* GB, this computer has .*--layers"),
+        ({"training.schedule_steps": 10**10}, r"expected at most 2147483647 steps, got 10000000000; lower"),
+        ({"layers": (10**9, 10**9)}, r"the weights of this model take .* GB, this computer has .*--layers"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_anything_is_made(tmp_path, data, settings, match):
@@ -516,7 +535,7 @@ def test_resuming_prints_the_signal_and_ends_with_its_code(tmp_path, data, capsy
     from natgrad.cli.main import main
 
     run = stopped(tmp_path / "run", data, 1)
-    monkeypatch.setattr(progress.Progress, "advanced", lambda *args: press(signal.SIGTERM)())
+    monkeypatch.setattr(progress.ProgressBar, "advanced", lambda *args: press(signal.SIGTERM)())
     with pytest.raises(SystemExit) as stop:
         main(["resume", str(run), "--json", "--quiet"])
     assert stop.value.code == 143

@@ -85,6 +85,8 @@ def test_parameters_are_cloned_and_set():
     assert settings.training.batch_size == 8
     assert machine()._config(0, 1, 9).optimizer.learning_rate == 0.1
     assert machine(method="nrws")._config(0, 1, 9).optimizer.learning_rate == 0.05
+    assert machine(method="nrws")._config(0, 1, 9).metric.damping == 0.2
+    assert machine(method="nrws", damping=0.7)._config(0, 1, 9).metric.damping == 0.7
 
 
 def test_partial_fit_goes_on_with_the_model_and_its_state():
@@ -141,6 +143,11 @@ def test_scaling_is_undone_in_samples():
         ({"layers": ()}, X, "model.layers: expected"),
         ({"batch_size": 0}, X, "training.batch_size: expected a number greater than 0, got 0"),
         ({"settings": {"optimizer.schedul": "cosine"}}, X, "did you mean 'optimizer.schedule'"),
+        (
+            {"damping": 0.1},
+            X,
+            "metric.damping is not a setting of the method rws of helmholtz, but of",
+        ),
     ],
 )
 def test_mistakes_are_value_errors_of_one_sentence(changes, rows, match):

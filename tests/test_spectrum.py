@@ -6,8 +6,8 @@ import pytest
 
 import cases
 from natgrad.errors import InputError
-from natgrad.evaluate import spectrum
 from natgrad.metrics.blocks import UnitBlocks
+from natgrad.models.helmholtz import spectrum
 
 
 @pytest.fixture(scope="module")

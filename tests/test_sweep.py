@@ -17,8 +17,8 @@ from natgrad.errors import InputError
 from natgrad.report.reading import locked
 from natgrad.sweep import plan as plans
 from natgrad.sweep import sweep
-from natgrad.sweep.choice import judged
-from natgrad.sweep.search import Search
+from natgrad.sweep.choice import deciding_row
+from natgrad.sweep.search import SettingSearch
 from natgrad.sweep.table import markdown
 from sweeps import BASE, DATA, grid
 
@@ -26,7 +26,7 @@ file, fake = sweeps.file, sweeps.fake  # fixtures
 
 
 def read(file, text, base=BASE):
-    return plans.read(file(DATA + text, base), {})
+    return plans.read_plan(file(DATA + text, base), {})
 
 
 def settings_of(plan):
@@ -71,7 +71,7 @@ def test_variants_have_lists_of_their_own_and_defaults_by_method(file):
 def test_equal_settings_are_one_and_flags_come_last(file):
     assert len(read(file, "[optimizer]\nlearning_rate = [0.1, 0.1]\n").candidates) == 1
     path = file(DATA + "[optimizer]\nlearning_rate = [0.1, 0.3]\n")
-    plan = plans.read(path, {"optimizer.learning_rate": [0.5, 0.6, 0.7], "training.epochs": 9})
+    plan = plans.read_plan(path, {"optimizer.learning_rate": [0.5, 0.6, 0.7], "training.epochs": 9})
     assert [each["optimizer.learning_rate"] for each in settings_of(plan)] == [0.5, 0.6, 0.7]
     assert {plans.resolved(each, 0).training.epochs for each in settings_of(plan)} == {9}
 
@@ -276,20 +276,20 @@ def test_a_search_finds_the_best_setting_and_goes_on(file, fake):
 
 def test_a_search_remembers_what_was_under_way(tmp_path):
     space = {"a": plans.Range(low=1, high=9), "b": [[1], [2, 3]]}
-    one = Search(space, 0, tmp_path / "search.jsonl")
+    one = SettingSearch(space, 0, tmp_path / "search.jsonl")
     settings = [one.ask() for _ in range(3)]
     assert all(isinstance(each["a"], int) and each["b"] in ([1], [2, 3]) for each in settings)
     one.tell(settings[0], 1.0)
     one.tell(settings[1], None)
     with (tmp_path / "search.jsonl").open("a") as stream:
         stream.write('{"asked": {"a"')  # cut off by a kill
-    two = Search(space, 0, tmp_path / "search.jsonl")
+    two = SettingSearch(space, 0, tmp_path / "search.jsonl")
     assert two.done == settings[:1]
     assert [two.ask(), two.ask()] == settings[1:]
     assert [trial.value for trial in two.study.trials if trial.value is not None] == [1.0]
     two.tell(settings[2], 2.0)
-    assert Search(space, 0, tmp_path / "search.jsonl").done == [settings[0], settings[2]]
-    narrow = Search({"a": plans.Range(low=20, high=30), "b": [[1]]}, 0, tmp_path / "search.jsonl")
+    assert SettingSearch(space, 0, tmp_path / "search.jsonl").done == [settings[0], settings[2]]
+    narrow = SettingSearch({"a": plans.Range(low=20, high=30), "b": [[1]]}, 0, tmp_path / "search.jsonl")
     assert (narrow.done, narrow.waiting) == ([], [])
 
 
@@ -298,7 +298,7 @@ def test_a_search_without_optuna_is_said(tmp_path, monkeypatch):
     with pytest.raises(
         InputError, match=r"sweep.trials: a search needs optuna, which is missing; pip install"
     ):
-        Search({"a": [1, 2]}, 0, tmp_path / "search.jsonl")
+        SettingSearch({"a": [1, 2]}, 0, tmp_path / "search.jsonl")
 
 
 def test_a_dry_run_lists_the_trials(file, capsys):
@@ -312,10 +312,12 @@ def test_a_dry_run_lists_the_trials(file, capsys):
 
 
 def test_rows_that_are_not_finite_do_not_count():
-    section = plans.Section(judge="valid_ll", columns=("valid_ll", "test_ll"))
-    assert judged([{"epoch": 0, "valid_ll": -3.0}, {"epoch": 1, "valid_ll": None}], section)["epoch"] == 0
+    section = plans.SweepSection(judge="valid_ll", columns=("valid_ll", "test_ll"))
+    assert (
+        deciding_row([{"epoch": 0, "valid_ll": -3.0}, {"epoch": 1, "valid_ll": None}], section)["epoch"] == 0
+    )
     best = section.model_copy(update={"objective": "best"})
-    assert judged([{"epoch": 0, "valid_ll": None}], best) is None
+    assert deciding_row([{"epoch": 0, "valid_ll": None}], best) is None
     line = {"variant": "", "setting": {}, "seeds": 0} | dict.fromkeys(
         ["valid_ll", "valid_ll_sd", "test_ll", "test_ll_sd", "epoch", "seconds"]
     )
@@ -331,7 +333,7 @@ def test_starting_a_sweep_imports_no_jax():
 def test_a_real_trial_is_a_run_like_any_other(file):
     """One worker, two trials, the second of which cannot have its folder."""
     path = grid(file, [0.1, 0.2], "[evaluation]\nevery = 1\n")
-    names = [plans.name_of(plans.resolved(each, 0)) for each in settings_of(plans.read(path, {}))]
+    names = [plans.name_of(plans.resolved(each, 0)) for each in settings_of(plans.read_plan(path, {}))]
     Path("out").mkdir()
     (Path("out") / names[1]).write_text("a file")
     found = sweep(path, workers=1, out="out")

@@ -40,7 +40,7 @@ def test_short_names_and_variants_with_names_and_seeds_of_their_own(file):
     text = '[[sweep.variants]]\nname = "a"\nlearning_rate = [0.1, 0.2]\n'
     text += '[[sweep.variants]]\nname = "a"\nlearning_rate = 0.2\nseeds = [7, 8]\n'
     text += '[[sweep.variants]]\nmethod = "nrws"\nmetric.recognition = "wake"\ndamping = [0.1, 0.3]\n'
-    plan = plans.read(file(text, BASE), {})
+    plan = plans.read_plan(file(text, BASE), {})
     got = [(each.variant, each.setting["model.layers"], each.seeds) for each in plan.candidates]
     assert got == [("a", [3], (0,)), ("a", [3], (0, 7, 8)), *[("nrws, wake", [3], (0,))] * 2]
 
@@ -49,7 +49,7 @@ METHODS = 'method = ["rws", "nrws"]\ndamping = [0.1, 0.2]\n' + BASE.replace('met
 
 
 def test_a_shared_setting_is_left_out_where_it_is_not_read(file):
-    plan = plans.read(file("", METHODS), {})
+    plan = plans.read_plan(file("", METHODS), {})
     got = [(each.setting["method"], each.setting.get("metric.damping")) for each in plan.candidates]
     assert got == [("rws", None), ("nrws", 0.1), ("nrws", 0.2)]
     assert [hasattr(plans.resolved(each.setting, 0), "metric") for each in plan.candidates] == [
@@ -59,7 +59,7 @@ def test_a_shared_setting_is_left_out_where_it_is_not_read(file):
     ]
     text = '[[sweep.variants]]\nmethod = "rws"\n[[sweep.variants]]\nmodel = "mlp"\nmethod = "plain"\n'
     own = "samples = 5\n" + BASE.replace('method = "rws"\n', "")
-    plan = plans.read(file(text, own), {})
+    plan = plans.read_plan(file(text, own), {})
     assert [each.setting.get("objective.samples") for each in plan.candidates] == [5, None]
 
 
@@ -76,23 +76,23 @@ def test_a_shared_setting_that_nothing_reads_is_refused(file):
     with pytest.raises(
         InputError, match=r"metric.damping is not a setting of the method rws of helmholtz, but of"
     ):
-        plans.read(file("damping = 0.1\n", BASE), {})
+        plans.read_plan(file("damping = 0.1\n", BASE), {})
     with pytest.raises(InputError, match=r"unknown setting 'metric.dampin'; did you mean 'metric.damping'"):
-        plans.read(file("metric.dampin = 0.1\n", METHODS), {})
+        plans.read_plan(file("metric.dampin = 0.1\n", METHODS), {})
     with pytest.raises(InputError, match=r"unknown setting 'metrics'"):
-        plans.read(file("[metrics]\nrows = 3\n", METHODS), {})
+        plans.read_plan(file("[metrics]\nrows = 3\n", METHODS), {})
 
 
 def test_a_variant_s_own_setting_and_a_flag_are_refused_where_they_are_not_read(file):
     refused = r"metric.damping is not a setting of the method rws of helmholtz, but of the methods nrws"
     two = '[[sweep.variants]]\nmethod = "nrws"\n[[sweep.variants]]\nmethod = "rws"\n'
     shared = BASE.replace('method = "rws"\n', "")
-    plans.read(file(two, shared + "damping = 0.1\n"), {})
+    plans.read_plan(file(two, shared + "damping = 0.1\n"), {})
     with pytest.raises(InputError, match=refused):
-        plans.read(file(two + "damping = 0.1\n", shared), {})
+        plans.read_plan(file(two + "damping = 0.1\n", shared), {})
     for flag in ("damping", "metric.damping"):
         with pytest.raises(InputError, match=refused):
-            plans.read(file(two, shared + "damping = 0.1\n"), {flag: 0.2})
+            plans.read_plan(file(two, shared + "damping = 0.1\n"), {flag: 0.2})
 
 
 def test_a_search_over_methods_leaves_out_what_is_not_read(file, fake):
@@ -105,22 +105,22 @@ def test_a_search_over_methods_leaves_out_what_is_not_read(file, fake):
     assert len(told) == 6
     assert all("metric.damping" in line["told"] for line in told)
     with pytest.raises(InputError, match=r"metric.damping: expected a number greater than 0, got -1"):
-        plans.read(file(text, searched.replace("low = 0.1", "low = -1")), {})
+        plans.read_plan(file(text, searched.replace("low = 0.1", "low = -1")), {})
 
 
 def test_a_record_with_settings_that_were_never_read_is_known(file):
-    plan = plans.read(file("", METHODS), {})
+    plan = plans.read_plan(file("", METHODS), {})
     given = {"data": "own.npy", "batch_size": 8, "epochs": 2, "layers": [3], "method": "rws"}
     line = {"settings": given | {"metric.damping": 0.1}, "seed": 0, "rows": []}
-    record = records.Record(plan.section, [json.dumps(line)])
+    record = records.TrialRecord(plan.section, [json.dumps(line)])
     assert [record.rows(each, 0) for each in plan.candidates] == [[], None, None]
     line["settings"] |= {"metric.momentum": 0.5}  # was read by some version, and is not known to this one
-    record = records.Record(plan.section, [json.dumps(line)])
+    record = records.TrialRecord(plan.section, [json.dumps(line)])
     assert [record.rows(each, 0) for each in plan.candidates] == [None, None, None]
 
 
 def test_flags_come_after_variants(file):
-    plan = plans.read(file(TWO, BASE), {"learning_rate": 0.3, "training.epochs": 1})
+    plan = plans.read_plan(file(TWO, BASE), {"learning_rate": 0.3, "training.epochs": 1})
     found = [plans.resolved(each.setting, 0) for each in plan.candidates]
     assert [each.optimizer.learning_rate for each in found] == [0.3, 0.3]
     assert {each.training.epochs for each in found} == {1}
@@ -194,10 +194,10 @@ def test_a_record_is_all_that_is_needed(file, fake):
 
 
 def test_a_record_by_short_names_is_known_whatever_its_variant_is_called(file):
-    plan = plans.read(file(TWO, BASE), {})
+    plan = plans.read_plan(file(TWO, BASE), {})
     old = {"data": "own.npy", "method": "rws", "batch_size": 8.0, "epochs": 2, "layers": [3]}
     line = {"variant": "before", "settings": old | {"learning_rate": 0.2}, "seed": 0, "rows": []}
-    record = records.Record(plan.section, [json.dumps(line), "3", '{"trial": "x", "error": null}', "{"])
+    record = records.TrialRecord(plan.section, [json.dumps(line), "3", '{"trial": "x", "error": null}', "{"])
     assert [record.rows(each, 0) for each in plan.candidates] == [None, [], None, None, None]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,17 @@ import pytest
 import cases
 import natgrad
 from natgrad import config
+from natgrad.core import Pace
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.evaluate.held_out import binary_rows
 from natgrad.layers import generator
-from natgrad.models.helmholtz import exact, measure
-from natgrad.models.helmholtz import methods as registry
+from natgrad.layers.bernoulli import CODINGS
+from natgrad.models.helmholtz import exact, kind, measure, methods
 from natgrad.models.helmholtz import normalizer as bidirectional
 from natgrad.models.helmholtz.measure import evaluate_run, fisher_run, sample_run
+from natgrad.models.helmholtz.spec import Shape
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.training import run as training
 from trainings import parameters, timeless
@@ -114,7 +117,7 @@ def test_no_epochs_leave_the_first_model(place, data):
     assert [row["epoch"] for row in run.trace] == [0]
     assert run.summary["train_loss"] is None
     key_init, _ = jax.random.split(jax.random.split(generator.key(5), 4)[0])
-    fresh = registry.model(key_init, run.config.model, 6)
+    fresh = kind.fresh(key_init, run.config, Shape(visible=6))
     for got, expected in zip(parameters(run), jax.tree.leaves(fresh), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-14)
 
@@ -149,7 +152,7 @@ def test_an_early_stop_keeps_the_best_model(place, data):
     best = int(np.argmin(losses))
     assert len(losses) == best + 1 + 3 < 61
     problem = training.Session.begin(run.config, dataset_of(run)).problem
-    assert problem.measure(run.model.parameters)["valid_loss"] == losses[best]
+    assert problem.measure(SimpleNamespace(used=run.model.parameters))["valid_loss"] == losses[best]
     assert same_parameters(natgrad.load(run.folder), run)
 
 
@@ -318,7 +321,8 @@ def test_reweighted_wake_sleep_learns_three_by_three(optimised):
     )
     dataset: Dataset = load_data("3by3")
     rows = batches.on_device(dataset.train)
-    algorithm, coding = registry.algorithm(settings, STEPS), registry.CODINGS[settings.model.coding]
+    algorithm = methods.algorithm(settings, settings.objective.samples, Pace(STEPS))
+    coding = CODINGS[settings.model.coding]
 
     def batch(key):
         chosen = jax.random.randint(key, (settings.training.batch_size,), 0, len(dataset.train))
@@ -326,7 +330,7 @@ def test_reweighted_wake_sleep_learns_three_by_three(optimised):
 
     def learn(key):
         key_model, key_state, key_steps = jax.random.split(key, 3)
-        model = registry.model(key_model, settings.model, dataset.visible)
+        model = kind.fresh(key_model, settings, kind.shape_of(settings, dataset))
 
         def step(state, number):
             key_batch, key_step = jax.random.split(jax.random.fold_in(key_steps, number))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from natgrad.sweep.values import flat
+from natgrad.sweep.values import by_dotted_name
 
 HERE = Path(__file__).parent
 
 
 def label(row: dict) -> str:
-    chosen = flat(row["settings"])
+    chosen = by_dotted_name(row["settings"])
     damping = f", damping {chosen['metric.damping']}" if "metric.damping" in chosen else ""
     return f"{row['variant']}, rate {chosen['optimizer.learning_rate']}{damping}"
 

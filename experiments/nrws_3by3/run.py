@@ -55,7 +55,7 @@ def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
 
 
 def main() -> None:
-    plan = plans.read(HERE / "config.toml", {})
+    plan = plans.read_plan(HERE / "config.toml", {})
     with (HERE / "config.jsonl").open("w") as stream:
         for variant, setting, seeds in plan.candidates:
             began = time.perf_counter()

@@ -27,7 +27,7 @@ from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.phases import Phases
 from natgrad.sweep import plan as plans
 from natgrad.sweep import record as records
-from natgrad.sweep.choice import Results, choices
+from natgrad.sweep.choice import Results, best_candidates
 from natgrad.sweep.plan import Candidate
 from natgrad.tree import map_layers
 
@@ -63,12 +63,12 @@ def generation_as_published(limit: int | None = None) -> Metric:
 
 def results(name: str, stream: IO[str] | None = None) -> Results:
     """The grid, and what its record has; with a stream, results are appended to it."""
-    plan = plans.read(HERE / f"{name}.toml", {})
+    plan = plans.read_plan(HERE / f"{name}.toml", {})
     grid = [each._replace(variant=VARIANT) for each in plan.candidates if each.variant == LIKE]
     section = plan.section
     if stream is None:
-        return Results(section, grid, records.read(record_of(name), section))
-    return Results(section, grid, records.opened(stream, section))
+        return Results(section, grid, records.read_record(record_of(name), section))
+    return Results(section, grid, records.record_in(stream, section))
 
 
 def record_of(name: str) -> Path:
@@ -83,7 +83,7 @@ def train(name: str) -> None:
         for candidate in found.candidates:
             for seed in candidate.seeds:
                 settle(found, candidate, seed)
-        for choice in choices(found):
+        for choice in best_candidates(found):
             for seed in found.section.confirm:
                 settle(found, found.candidates[choice.number], seed)
 
@@ -96,7 +96,7 @@ def settle(found: Results, candidate: Candidate, seed: int) -> None:
     with tempfile.TemporaryDirectory() as place:
         try:
             run = natgrad.train(out=Path(place) / "run", **candidate.setting | {"seed": seed})
-            ending["rows"] = records.figures(run.trace)
+            ending["rows"] = records.compared_figures(run.trace)
         except InputError as error:
             ending["error"] = str(error)
     found.record.add(candidate, seed, ending | {"wall_seconds": round(time.perf_counter() - began, 1)})

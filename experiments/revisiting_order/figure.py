@@ -29,8 +29,8 @@ def main() -> None:
         own = sorted((line for line in lines if line["method"] == method), key=lambda line: line["segment"])
         values = np.array([line["variance"] for line in own])
         axes.plot([line["segment"] + 1 for line in own], values, marker="o", lw=1.2, label=name)
-        told = f"| {name} | {own[0]['rate']} | {100 * own[0]['valid_error']:.2f} % "
-        table.append(told + f"| {values[0]:.3g} | {values[-1]:.3g} | {values.mean():.3g} |")
+        line = f"| {name} | {own[0]['rate']} | {100 * own[0]['valid_error']:.2f} % "
+        table.append(line + f"| {values[0]:.3g} | {values[-1]:.3g} | {values.mean():.3g} |")
     axes.set(
         xlabel="which tenth of the first half was replaced", ylabel="variance of the class probabilities"
     )

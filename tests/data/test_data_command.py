@@ -54,7 +54,7 @@ def test_listing_names_the_farthest_file(tiny, monkeypatch):
 
 def test_get_and_check(tiny):
     assert command.get("nltcs") == {"name": "nltcs", "where": "cache", "paths": [str(tiny)]}
-    record = command.check("nltcs")
+    record = command.check_set("nltcs")
     assert (record["ok"], record["visible"], record["rows"]) == (
         True,
         16,
@@ -67,14 +67,14 @@ def test_get_and_check(tiny):
 
 def test_problems_are_said(tiny):
     with pytest.raises(InputError, match="unknown data set 'mnits'; did you mean 'mnist'"):
-        command.check("mnits")
+        command.check_set("mnits")
     with pytest.raises(InputError, match="unknown data set"):
         command.get("digit")
     with pytest.raises(InputError, match="was not found and has no public download"):
         command.get("plants")
     tiny.write_bytes(b"damaged")
     with pytest.raises(InputError, match="expected the sha256"):
-        command.check("nltcs")
+        command.check_set("nltcs")
 
 
 def test_a_sound_file_with_the_wrong_contents_is_said(tmp_path):

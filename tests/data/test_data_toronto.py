@@ -98,9 +98,9 @@ def test_other_files_are_said(place):
 
 def test_check_says_that_no_checksum_is_known(place):
     save(place)
-    record = command.check("toronto-faces")
+    record = command.check_set("toronto-faces")
     assert record["note"] == "no checksum of faces/TFD_48x48.mat is known: it was read only"
     assert record["rows"] == {"train": 7, "valid": 2, "test": 3}
-    assert command.check("3by3")["note"] is None
+    assert command.check_set("3by3")["note"] is None
     listed = {record["name"]: record for record in command.list_sets()}
     assert (listed["toronto-faces"]["rows"], listed["toronto-faces"]["where"]) == (None, "NATGRAD_DATA")

@@ -15,7 +15,7 @@ from natgrad.models import registry
 from natgrad.report import charts, columns, differences, pictures, tables
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
-from natgrad.report.reading import read
+from natgrad.report.reading import read_run
 
 pytestmark = pytest.mark.usefixtures("toy")
 
@@ -68,7 +68,7 @@ def test_the_list_has_a_table_for_each_figure_and_fits_a_terminal(
 
 
 def test_charts_and_figures_come_from_the_spec(make: Any) -> None:
-    record = read(toy_run(make, "run", 0.1, 0.8))
+    record = read_run(toy_run(make, "run", 0.1, 0.8))
     learned = charts.learning([record])
     assert re.findall(r'data-y="([^"]*)"', learned)[::2] == ["train_loss valid_loss", "valid_hits test_hits"]
     assert "<b>Hits</b> <small>per shot; dashed: validation hits, solid: hits</small>" in learned
@@ -86,7 +86,7 @@ def test_charts_and_figures_come_from_the_spec(make: Any) -> None:
 
 def test_the_page_holds_runs_of_several_kinds(make: Any, tmp_path: Path) -> None:
     first, second = toy_run(make, "toys", 0.1, 0.8), make("others", data="somewhere", epochs=2)
-    head = re.findall(r"<th[^>]*>([^<]+)</th>", tables.figures([read(first), read(second)]))
+    head = re.findall(r"<th[^>]*>([^<]+)</th>", tables.final_figures([read_run(first), read_run(second)]))
     assert head[:4] == ["run", "hits", columns.described(["helmholtz"])["test_ll"].title, "train loss"]
     report_runs([first, second], out=tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
@@ -117,7 +117,7 @@ def test_a_kinds_panels_are_sections_and_what_fails_is_said(
     assert len(said) == 2
     assert "panel-" not in text
     monkeypatch.setattr(pictures, "load", lambda folder: folder)
-    monkeypatch.setattr(pictures, "load_data", lambda name: name)
+    monkeypatch.setattr(pictures, "load_settings", lambda data: data.name)
     report_runs(runs, out=tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     section = text[text.index('id="panel-tracks"') :]
@@ -130,7 +130,7 @@ def test_a_kinds_panels_are_sections_and_what_fails_is_said(
 def test_a_kind_that_is_not_installed_is_shown_by_the_names_of_its_columns(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = read(toy_run(make, "run", 0.1, 0.8))
+    record = read_run(toy_run(make, "run", 0.1, 0.8))
     monkeypatch.delitem(registry.FOLDERS, "toy")
     assert columns.headline("toy") is None
     assert columns.judge("toy").name == "valid_loss"
@@ -138,16 +138,16 @@ def test_a_kind_that_is_not_installed_is_shown_by_the_names_of_its_columns(
     assert tables.figures_of(record)["valid loss"] == "0.2000"
     monkeypatch.setattr(pictures, "load", lambda folder: folder)
     with pytest.raises(InputError, match="the kind of model 'toy' is not known here; install the package"):
-        pictures.panels(record)
+        pictures.drawn_panels(record)
 
 
 def test_rows_too_large_are_not_drawn(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = read(toy_run(make, "run", 0.1))
+    record = read_run(toy_run(make, "run", 0.1))
     monkeypatch.setattr(pictures, "load", lambda folder: folder)
-    monkeypatch.setattr(pictures, "load_data", lambda name: name)
-    monkeypatch.setattr(pictures, "LARGEST", 1)
+    monkeypatch.setattr(pictures, "load_settings", lambda data: data.name)
+    monkeypatch.setattr(pictures, "_LARGEST", 1)
     with pytest.raises(InputError, match="rows of 2 values are too large to be drawn here"):
-        pictures.panels(record)
+        pictures.drawn_panels(record)
 
 
 def test_what_decides_defaults_is_told_only_where_it_is_not_the_default() -> None:

@@ -23,10 +23,10 @@ from natgrad.errors import InputError
 from natgrad.records import gallery
 from natgrad.report import charts, png
 from natgrad.report.making import report_runs
-from natgrad.report.markup import Markup, join, tag
-from natgrad.report.page import page
+from natgrad.report.markup import Markup, join_markup, tag
+from natgrad.report.page import report_page
 from natgrad.report.pictures import Pictures, frames
-from natgrad.report.reading import read
+from natgrad.report.reading import read_run
 
 
 class Reader(HTMLParser):
@@ -63,7 +63,7 @@ def numbers(text: str) -> list[dict[str, Any]]:
 def test_text_is_escaped_and_markup_is_not() -> None:
     assert tag("p", "<b>", Markup("<i></i>"), None, ["&", 3]) == "<p>&lt;b&gt;<i></i>&amp;3</p>"
     assert tag("a", title='"x"', hidden=True, lang=None) == '<a title="&quot;x&quot;" hidden></a>'
-    assert join("<", join("<")) == "&lt;&lt;"
+    assert join_markup("<", join_markup("<")) == "&lt;&lt;"
 
 
 def test_a_hostile_run_stays_text(make: Any, tmp_path: Path) -> None:
@@ -106,13 +106,13 @@ def test_numbers_travel_with_their_gaps(make: Any, tmp_path: Path) -> None:
 
 def test_long_traces_are_thinned_with_their_last_row(make: Any) -> None:
     rows = [{"epoch": n, "step": n, "valid_loss": 1 / (n + 1)} for n in range(2 * charts.POINTS + 7)]
-    found = charts.data(read(make("run", rows=rows, pictures=False)))["columns"]["epoch"]
+    found = charts.columns_for_script(read_run(make("run", rows=rows, pictures=False)))["columns"]["epoch"]
     assert len(found) <= charts.POINTS + 1
     assert (found[0], found[-1]) == (0, 2 * charts.POINTS + 6)
 
 
 def test_charts_are_what_the_traces_hold(make: Any) -> None:
-    plain, natural = read(make("plain", method="rws")), read(make("natural"))
+    plain, natural = read_run(make("plain", method="rws")), read_run(make("natural"))
     assert 'data-x="seconds"' in charts.learning([plain])
     assert 'data-y="train_loss valid_loss"' in charts.learning([plain])
     assert 'data-y="kl"' not in charts.learning([plain])
@@ -120,7 +120,7 @@ def test_charts_are_what_the_traces_hold(make: Any) -> None:
     of_layers = re.findall(r'data-y="(\w+)"', charts.layers([plain, natural]))
     assert of_layers == ["gradient_norm", "cosine", "residual"]
     assert "steps_refused" not in charts.step([natural])  # zero throughout
-    odd = read(make("odd", rows=[{"epoch": 0, "step": 0, "new_figure": 0.0, "steps_refused": 2}]))
+    odd = read_run(make("odd", rows=[{"epoch": 0, "step": 0, "new_figure": 0.0, "steps_refused": 2}]))
     assert re.findall(r'data-y="(\w+)"', charts.step([odd])) == ["steps_refused", "new_figure"]
 
 
@@ -162,8 +162,8 @@ def test_whatever_a_run_folder_holds_there_is_a_page(
     (place / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     (place / "environment.json").write_text(json.dumps(facts), "utf-8")
     (place / "state" / "0000000000.json").write_text(json.dumps({"notes": notes}), "utf-8")
-    record = read(place)
-    text = page([record, record], [Pictures(frames(record), {}, "none")] * 2)
+    record = read_run(place)
+    text = report_page([record, record], [Pictures(frames(record), {}, "none")] * 2)
     seen = Reader(text)
     assert len(seen.of("script")) == 2
     assert len(numbers(text)) == 2
@@ -223,11 +223,13 @@ def test_png_holds_the_pixels_and_the_clear_value() -> None:
     from matplotlib.image import imread
 
     pixels = np.array([[0, 255, 17], [png.CLEAR, 34, 51]], np.uint8)
-    read_back = imread(io.BytesIO(png.encode(pixels)), format="png")
+    read_back = imread(io.BytesIO(png.encode_png(pixels)), format="png")
     grey = read_back[..., 0] if read_back.ndim == 3 else read_back
     assert np.array_equal(np.round(grey * 255).astype(np.uint8), pixels)
-    assert b"tRNS\x00\x80" in png.encode(pixels)
-    assert base64.b64decode(png.data_uri(pixels).removeprefix("data:image/png;base64,")) == png.encode(pixels)
+    assert b"tRNS\x00\x80" in png.encode_png(pixels)
+    assert base64.b64decode(png.data_uri(pixels).removeprefix("data:image/png;base64,")) == png.encode_png(
+        pixels
+    )
 
 
 def test_pictures_of_images_are_square_sheets_and_of_other_rows_tables(make: Any) -> None:
@@ -236,7 +238,7 @@ def test_pictures_of_images_are_square_sheets_and_of_other_rows_tables(make: Any
         return int.from_bytes(raw[16:20], "big"), int.from_bytes(raw[20:24], "big")
 
     place = make("run", epochs=1)
-    found = frames(read(place))
+    found = frames(read_run(place))
     assert [frame.epoch for frame in found] == [0, 1]
     for frame in found:
         assert list(frame.pictures) == ["means", "units"]
@@ -247,7 +249,7 @@ def test_pictures_of_images_are_square_sheets_and_of_other_rows_tables(make: Any
     gallery.keep(
         place, 10, {"a line": Sheet(rows, (2, 3), columns=4), "too large": Sheet(np.zeros((1, 5000)))}
     )
-    (line,) = frames(read(place))[-1].pictures.values()
+    (line,) = frames(read_run(place))[-1].pictures.values()
     assert (size(line.uri), line.wide) == ((17, 4), True)
 
 
@@ -258,7 +260,7 @@ def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:
     files[1].write_bytes(zlib.compress(b"nonsense"))
     files[2].rename(place / "gallery" / "0000009999.safetensors")
     (place / "gallery" / "..safetensors").write_bytes(b"x")
-    assert [frame.epoch for frame in frames(read(place))] == [3]
+    assert [frame.epoch for frame in frames(read_run(place))] == [3]
 
 
 def test_a_gallery_keeps_sheets_thinned_over_the_whole(tmp_path: Path) -> None:

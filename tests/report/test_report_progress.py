@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from natgrad.cli.progress import Progress
+from natgrad.cli.progress import ProgressBar
 from natgrad.config import resolve
 
 ROW: dict[str, Any] = {"epoch": 2, "train_loss": None, "valid_loss": 3.25, "test_ll": -3.5, "seconds": 7.0}
@@ -17,7 +17,7 @@ def test_a_terminal_shows_epoch_loss_likelihood_and_time_left(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     clock = iter(float(second) for second in range(10_000))
-    with Progress(SETTINGS) as bar:
+    with ProgressBar(SETTINGS) as bar:
         bar.bar.get_time = lambda: next(clock)
         bar.evaluated(ROW)
         for steps in (52, 54, 56):  # a resumed run: fifty steps were done before
@@ -34,7 +34,7 @@ def test_a_terminal_shows_epoch_loss_likelihood_and_time_left(
 
 def test_quiet_is_silent_and_a_pipe_gets_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
     for quiet in (True, False):
-        with Progress(SETTINGS, quiet=quiet) as bar:
+        with ProgressBar(SETTINGS, quiet=quiet) as bar:
             bar.advanced(1, 4, 2.0)
             bar.evaluated(ROW | {"kl": 0.5, "steps_refused": 3})
         shown = capsys.readouterr().err
@@ -43,6 +43,6 @@ def test_quiet_is_silent_and_a_pipe_gets_lines_only(capsys: pytest.CaptureFixtur
 
 
 def test_a_line_tells_the_figures_of_any_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(resolve({"model": "mlp", "epochs": 4})) as bar:
+    with ProgressBar(resolve({"model": "mlp", "epochs": 4})) as bar:
         bar.evaluated(ROW | {"test_error": 0.035, "test_ll_se": 0.2191})
     assert "test LL -3.50 ± 0.22  test error 3.50%      7.0 s" in capsys.readouterr().err

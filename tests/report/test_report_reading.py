@@ -16,11 +16,11 @@ from natgrad.config.names import short_names
 from natgrad.errors import InputError
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
-from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read, read_all
+from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read_all, read_run
 
 
 def test_a_run_is_read_with_its_last_and_best_rows(make: Any) -> None:
-    record = read(make("run", epochs=3))
+    record = read_run(make("run", epochs=3))
     assert (record.name, record.state, len(record.rows)) == ("run", FINISHED, 4)
     assert record.last["epoch"] == record.best["epoch"] == 3
     assert record.notes["shape"] == {"visible": 9}
@@ -31,42 +31,42 @@ def test_rows_keep_finite_numbers_only(make: Any) -> None:
     strange = '{"epoch": 0, "a": NaN, "b": -Infinity, "c": true, "d": "<b>", "e": [1], "f": 1e999, "g": 2'
     huge = ', "h": 1' + "0" * 400 + "}\n"
     (place / "trace.jsonl").write_text(strange + huge + '{"no": 1}\n{"epoch": 1, "g": null}\n', "utf-8")
-    rows = read(place).rows
+    rows = read_run(place).rows
     assert rows == [{"epoch": 0, "g": 2}, {"epoch": 1, "g": None}]
 
 
 def test_states_tell_finished_unfinished_and_stopped_early(make: Any) -> None:
-    assert read(make("whole", epochs=2)).state == FINISHED
+    assert read_run(make("whole", epochs=2)).state == FINISHED
     cut = make("cut", epochs=3)
     rows = (cut / "trace.jsonl").read_text("utf-8").splitlines(keepends=True)
     (cut / "trace.jsonl").write_text("".join(rows[:2]) + rows[2][:20], "utf-8")
-    assert read(cut).state == UNFINISHED
-    assert read(make("empty", rows=[])).state == UNFINISHED
+    assert read_run(cut).state == UNFINISHED
+    assert read_run(make("empty", rows=[])).state == UNFINISHED
     losses = [{"epoch": n, "step": n, "valid_loss": loss} for n, loss in enumerate((3.0, 2.0, 2.5, 2.6))]
-    assert read(make("early", epochs=9, rows=losses, **{"evaluation.patience": 2})).state == FINISHED
-    assert read(make("patient", epochs=9, rows=losses, **{"evaluation.patience": 3})).state == UNFINISHED
+    assert read_run(make("early", epochs=9, rows=losses, **{"evaluation.patience": 2})).state == FINISHED
+    assert read_run(make("patient", epochs=9, rows=losses, **{"evaluation.patience": 3})).state == UNFINISHED
 
 
 def test_a_run_that_was_given_up_is_diverged_until_it_goes_on(make: Any) -> None:
     place = make("run", epochs=3, rows=[{"epoch": 0, "step": 0}])
     notes = {"shape": {}, "progress": {"divergences": 5, "diverged": True}}
     (place / "state" / "0000000007.json").write_text(json.dumps({"format": 2, "notes": notes}), "utf-8")
-    assert read(place).state == DIVERGED
+    assert read_run(place).state == DIVERGED
     notes["progress"]["diverged"] = False
     (place / "state" / "0000000009.json").write_text(json.dumps({"format": 2, "notes": notes}), "utf-8")
-    assert read(place).state == UNFINISHED
+    assert read_run(place).state == UNFINISHED
     whole = make("whole", epochs=1)
     shutil.copy(place / "state" / "0000000007.json", whole / "state")
-    assert read(whole).state == FINISHED
+    assert read_run(whole).state == FINISHED
 
 
 def test_a_run_whose_lock_is_held_is_running(make: Any) -> None:
     place = make("run", epochs=1)
     with (place / "state" / "lock").open("w") as handle:
-        assert read(place).state == FINISHED
+        assert read_run(place).state == FINISHED
         fcntl.flock(handle, fcntl.LOCK_EX)
         assert locked(place)
-        assert read(place).state == RUNNING
+        assert read_run(place).state == RUNNING
     assert not locked(place)
 
 
@@ -78,14 +78,14 @@ def test_runs_of_the_same_name_are_told_apart_and_read_once(make: Any) -> None:
 
 def test_a_folder_that_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a run folder"):
-        read(tmp_path)
+        read_run(tmp_path)
 
 
 def test_unreadable_environment_and_states_are_absent(make: Any) -> None:
     place = make("run")
     (place / "environment.json").write_text("[1, 2", "utf-8")
     (place / "state" / "0000000000.json").write_text('{"notes": 3}', "utf-8")
-    record = read(place)
+    record = read_run(place)
     assert (record.environment, record.notes) == ({}, {})
 
 
@@ -96,7 +96,7 @@ def test_unusual_settings_are_told_against_the_methods_own_defaults() -> None:
 
 
 def test_differing_settings_are_those_and_no_others() -> None:
-    two = [differences.settings(config.resolve({"seed": seed, "method": "nws"})) for seed in (0, 1)]
+    two = [differences.dotted_settings(config.resolve({"seed": seed, "method": "nws"})) for seed in (0, 1)]
     assert differences.differing(two) == ["seed"]
     assert differences.differing([{"a": None}, {}]) == ["a"]
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from natgrad.cli.dotted import values
-from natgrad.config import read, resolve
+from natgrad.config import read_toml, resolve
 
 GIVEN: dict[str, str] = {}
 """Settings of this call as texts, taken out before the other arguments are parsed."""
@@ -41,7 +41,7 @@ def train(
     dry_run
         Print every setting with its value and the values that it may have, and stop.
     """
-    settings = resolve(values(GIVEN, read(config) if config else {}), config)
+    settings = resolve(values(GIVEN, read_toml(config) if config else {}), config)
     if dry_run:
         return _show_config(settings, json=json)
     from natgrad.records.folder import fresh
@@ -56,10 +56,10 @@ def train(
 @contextmanager
 def watched(settings: Any, events: Path | None, *, quiet: bool) -> Iterator[Any]:
     """A training's progress on the terminal and, where a folder is given, in event files."""
-    from natgrad.cli.progress import Progress
+    from natgrad.cli.progress import ProgressBar
     from natgrad.cli.tensorboard import watching
 
-    with Progress(settings, quiet=quiet) as bar, watching(bar, events) as watch:
+    with ProgressBar(settings, quiet=quiet) as bar, watching(bar, events) as watch:
         yield watch
 
 
@@ -80,9 +80,9 @@ def data_get(name: str, *, json: Json = False) -> None:
 
 def data_check(name: str, *, json: Json = False) -> None:
     """Check a data set's files against their checksums, and read it."""
-    from natgrad.cli.data import check
+    from natgrad.cli.data import check_set
 
-    _print(check(name), json=json, title=name)
+    _print(check_set(name), json=json, title=name)
 
 
 def _show_config(settings: Any, *, json: bool) -> None:
@@ -103,16 +103,18 @@ def _print(
 
         print(json_line(result))
     else:
-        from natgrad.cli.tables import facts
+        from natgrad.cli.tables import record_printer
 
-        (show or facts(title))(result)
+        (show or record_printer(title))(result)
     sys.stdout.flush()
 
 
 def _table_of_sets(result: dict[str, Any]) -> None:
-    from natgrad.cli.tables import rows
+    from natgrad.cli.tables import print_rows
 
     shown = ("name", "visible", "image_shape", "rows", "where")
     short = [{key: found[key] for key in shown} for found in result["sets"]]
-    rows([found | {"rows": "/".join(map(str, (found["rows"] or {}).values())) or None} for found in short])
+    print_rows(
+        [found | {"rows": "/".join(map(str, (found["rows"] or {}).values())) or None} for found in short]
+    )
     print("rows: train/valid/test; descriptions and more: natgrad data list --json")

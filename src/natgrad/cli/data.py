@@ -16,19 +16,19 @@ PLACES = ("embedded", "NATGRAD_DATA", "cache", "download", "missing")  # from ne
 
 def list_sets() -> list[dict[str, Any]]:
     """One record for each set of the catalogue, from what is known without opening a file."""
-    return [describe(entry) for entry in CATALOGUE.values()]
+    return [_listed(entry) for entry in CATALOGUE.values()]
 
 
 def get(name: str) -> dict[str, Any]:
     """Make sure the files of a set are here and sound; return where they are."""
-    entry = find(name)
+    entry = _entry_of(name)
     paths = [str(fetch(file)) for file in entry.files]
     return {"name": name, "where": place(entry), "paths": paths}
 
 
-def check(name: str) -> dict[str, Any]:
+def check_set(name: str) -> dict[str, Any]:
     """Verify the checksums of a set's files, load it, and return what was found."""
-    unverified = ", ".join(file.path for file in find(name).files if file.sha256 is None)
+    unverified = ", ".join(file.path for file in _entry_of(name).files if file.sha256 is None)
     data = load(name)
     return {
         "name": name,
@@ -41,14 +41,14 @@ def check(name: str) -> dict[str, Any]:
     }
 
 
-def find(name: str) -> Entry:
+def _entry_of(name: str) -> Entry:
     """The entry of that name."""
     if name not in CATALOGUE:
         raise unknown("data set", name, CATALOGUE)
     return CATALOGUE[name]
 
 
-def describe(entry: Entry) -> dict[str, Any]:
+def _listed(entry: Entry) -> dict[str, Any]:
     """The record of one set in the listing."""
     return {
         "name": entry.name,

@@ -19,7 +19,7 @@ HELP = ("--help", "-h")
 JSON = "--json prints exactly one JSON line on stdout."
 
 
-def names() -> dict[str, str]:
+def command_names() -> dict[str, str]:
     """The commands that any kind has, each with a line about it."""
     places = {
         name: place for spec in reversed(list(registry.specs())) for name, place in spec.commands.items()

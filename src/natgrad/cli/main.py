@@ -71,11 +71,11 @@ def _run(tokens: list[str]) -> None:
 
 def _call(name: str, tokens: list[str]) -> None:
     """A command of every kind, or one that the kind of a run brings with it."""
-    if name and name not in app and name in kinds.names():
+    if name and name not in app and name in kinds.command_names():
         return _of_kind(name, tokens)
     panels: list[Any] = []
     if name == "train" and any(token in kinds.HELP for token in tokens):
-        panels = settings_help.panels(commands.GIVEN.get("model"), commands.GIVEN.get("method"))
+        panels = settings_help.help_panels(commands.GIVEN.get("model"), commands.GIVEN.get("method"))
     (app if name else _listing())(tokens, exit_on_error=False, print_error=False)
     return settings_help.show(panels) if panels else None
 
@@ -83,7 +83,7 @@ def _call(name: str, tokens: list[str]) -> None:
 def _listing() -> App:
     """For help: with the commands that are known only when all kinds are."""
     whole = command_line()
-    for name, about in kinds.names().items():
+    for name, about in kinds.command_names().items():
         whole.command(App(name=name, help=about))
     return whole
 
@@ -97,12 +97,12 @@ def _of_kind(name: str, tokens: list[str]) -> None:
 
 
 def refuse_settings(tokens: Sequence[str], given: Sequence[str]) -> None:
-    """Raise for settings of a command that reads none; unknown commands are told by the parser."""
-    words, told = _listing().parse_commands(tokens)[0], ", ".join(given)
+    """Raise for settings of a command that reads none; unknown commands are refused by the parser."""
+    words, flags = _listing().parse_commands(tokens)[0], ", ".join(given)
     if words:
-        raise InputError(f"{' '.join(words)} takes no settings of a training, got {told}; leave them out")
+        raise InputError(f"{' '.join(words)} takes no settings of a training, got {flags}; leave them out")
     if all(token.startswith("-") for token in tokens):
-        raise InputError(f"expected a command before {told}; write natgrad train, or sweep, before them")
+        raise InputError(f"expected a command before {flags}; write natgrad train, or sweep, before them")
 
 
 def _guarded(action: Callable[[], None], *, json: bool) -> int:

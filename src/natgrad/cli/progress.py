@@ -7,10 +7,10 @@ from rich import progress
 from rich.console import Console
 
 from natgrad.models.registry import spec_of
-from natgrad.report.columns import number, shown
+from natgrad.report.columns import number, shown_value
 
 
-class Progress:
+class ProgressBar:
     """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal."""
 
     def __init__(self, settings: Any, *, quiet: bool = False) -> None:
@@ -30,7 +30,7 @@ class Progress:
         self.console = self.bar.console
         self.task = self.bar.add_task("compiling", total=None)
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressBar":
         self.bar.start()
         return self
 
@@ -47,10 +47,12 @@ class Progress:
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the row's figures, and keep the one that is reported for the bar."""
-        told = {
-            column.name: (column.title, shown(column, row)) for column in self.spec.columns if column.final
+        shown_columns = {
+            column.name: (column.title, shown_value(column, row))
+            for column in self.spec.columns
+            if column.final
         }
-        named = {name: f"  {title} {value}" for name, (title, value) in told.items() if value}
+        named = {name: f"  {title} {value}" for name, (title, value) in shown_columns.items() if value}
         self.headline = named.get(self.spec.headline, "")
         if not self.lines:
             return

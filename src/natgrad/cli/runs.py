@@ -69,14 +69,14 @@ def _table(lines: list[dict[str, Any]]) -> None:
 
 def _short(line: dict[str, Any], title: str | None) -> dict[str, str]:
     """A line of the list for people."""
-    from natgrad.report.columns import headline, number, shown
+    from natgrad.report.columns import headline, number, shown_value
 
     def text(value: float | None) -> str:
         return "-" if value is None else number(value)
 
     wanted = "" if line["epochs_wanted"] is None else f"/{line['epochs_wanted']}"
     column = headline(line["kind"]) if line["headline"] else None
-    value = shown(column, {line["headline"]: line["headline_value"]}) if column else None
+    value = shown_value(column, {line["headline"]: line["headline_value"]}) if column else None
     return {
         "run": line["name"],
         "data": Path(line["data"] or "-").name,

@@ -22,7 +22,7 @@ def show(panels: Sequence[HelpPanel]) -> None:
     console.print(_MORE, highlight=False)
 
 
-def panels(kind: str | None = None, method: str | None = None) -> list[HelpPanel]:
+def help_panels(kind: str | None = None, method: str | None = None) -> list[HelpPanel]:
     """The flags of all kinds, of one, or of one method of it: common ones first, then each spec's own."""
     return list(_panels(_readers(kind, method)))
 
@@ -57,7 +57,7 @@ def _readers(kind: str | None, method: str | None) -> list[Reader]:
 def _entries(short: Mapping[str, str], readers: Sequence[Reader]) -> Iterator[HelpEntry]:
     """An entry for each flag that one of the readers has."""
     settings = [(reader, registry.spec_of(reader[0]).settings[reader]) for reader in readers]
-    rows = wording.rows(settings)
+    rows = wording.setting_rows(settings)
     for flag, name in short.items():
         if found := [row for row in rows if row.name == name]:
             yield _entry(flag, found)
@@ -65,7 +65,7 @@ def _entries(short: Mapping[str, str], readers: Sequence[Reader]) -> Iterator[He
 
 def _entry(flag: str, rows: list[wording.Row]) -> HelpEntry:
     takes = " | ".join(dict.fromkeys(choice for row in rows for choice in row.allowed.split(" | ")))
-    given = wording.told({reader: text for row in rows for reader, text in row.defaults.items()})
+    given = wording.defaults_text({reader: text for row in rows for reader, text in row.defaults.items()})
     if rows[0].name == "model.kind":
         given = registry.DEFAULT
     if rows[0].name == "method":

@@ -22,9 +22,9 @@ made by `python -m natgrad.cli.settings_page > docs/settings.md`.
 _TABLE = "| setting | flag | default | takes | what it is |"
 
 
-def page() -> str:
+def settings_markdown() -> str:
     """The page as Markdown: what several kinds share, then each kind's own by the methods that read it."""
-    rows = wording.rows(names.all_settings())
+    rows = wording.setting_rows(names.all_settings())
     parts = [_HEAD, "## Shared by several kinds", *_shared(rows)]
     for spec in registry.specs():
         own = [row for row in rows if set(row.defaults) <= set(spec.settings)]
@@ -44,7 +44,12 @@ def _shared(rows: list[Row]) -> Iterator[str]:
             lines.append(_line(merged, names.COMMON, fixed[name], "all"))
             continue
         lines += [
-            _line(row, names.short_names(), wording.told(row.defaults), _read_by(list(row.defaults), every))
+            _line(
+                row,
+                names.short_names(),
+                wording.defaults_text(row.defaults),
+                _read_by(list(row.defaults), every),
+            )
             for row in found
             if not any(set(row.defaults) <= set(spec.settings) for spec in registry.specs())
         ]
@@ -53,7 +58,7 @@ def _shared(rows: list[Row]) -> Iterator[str]:
 
 def _about(spec: Spec) -> Iterator[str]:
     yield "\n".join(f"- `{kind}`: {about}" for kind, about in spec.kinds.items())
-    lines = [f"| `{name}` | {told} |" for name, told in spec.methods.items()]
+    lines = [f"| `{name}` | {about} |" for name, about in spec.methods.items()]
     yield "\n".join(["| method | what it is |", "| --- | --- |", *lines])
 
 
@@ -65,7 +70,7 @@ def _groups(rows: list[Row], spec: Spec) -> Iterator[str]:
             groups.setdefault(tuple(row.defaults), []).append(row)
     for readers, found in sorted(groups.items(), key=lambda group: -len(group[0])):
         yield f"### Read by {_read_by(list(readers), list(spec.settings))}"
-        lines = [_line(row, spec.short, wording.told(row.defaults)) for row in found]
+        lines = [_line(row, spec.short, wording.defaults_text(row.defaults)) for row in found]
         yield "\n".join([_TABLE, "| --- | --- | --- | --- | --- |", *lines])
 
 
@@ -74,7 +79,7 @@ def _read_by(readers: list[Reader], among: list[Reader]) -> str:
     rest = [reader for reader in among if reader not in readers]
     if not rest:
         return "all"
-    one, other = wording.label(readers, among), f"all but {wording.label(rest, among)}"
+    one, other = wording.readers_text(readers, among), f"all but {wording.readers_text(rest, among)}"
     return min(one, other, key=len)
 
 
@@ -85,4 +90,4 @@ def _line(row: Row, short: Mapping[str, str], default: str, *more: str) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(settings_markdown(), end="")

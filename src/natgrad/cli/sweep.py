@@ -69,13 +69,13 @@ def sweep(
 
 def _show(found: dict[str, Any]) -> None:
     """The best of every variant with what was tried, or without variants all; then what deserves doubt."""
-    from natgrad.cli.tables import rows
-    from natgrad.sweep.table import apart, brief, cells
+    from natgrad.cli.tables import print_rows
+    from natgrad.sweep.table import brief, cells, has_table_of_best
 
     lines = found["settings"]
-    if apart(found):
+    if has_table_of_best(found):
         lines = [line | {"setting": _varied(line)} for line in found["chosen"]]
-    rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
+    print_rows([{brief(head): cell for head, cell in row.items()} for row in cells(found["columns"], lines)])
     for warning in found["warnings"]:
         print(warning)
     for name, error in found["failed"].items():
@@ -90,22 +90,22 @@ def _varied(line: dict[str, Any]) -> dict[str, Any]:
 
 def _list_trials(found: dict[str, Any]) -> None:
     """What varies in every variant, how much there is to do, and every trial of a grid."""
-    from natgrad.sweep.table import brief, label
+    from natgrad.sweep.table import brief, setting_label
 
     for variant, values in found["varies"].items():
-        told = [f"{brief(name)} {_several(each)}" for name, each in values.items()]
-        print(f"{variant or 'varies'}: {'; '.join(told) or 'one setting'}")
+        tried = [f"{brief(name)} {_several(each)}" for name, each in values.items()]
+        print(f"{variant or 'varies'}: {'; '.join(tried) or 'one setting'}")
     print(f"{found['total']} trials, {found['recorded']} of them recorded")
     if found["confirm"]:
         print(f"then the best of every variant with the seeds {_several(found['confirm'])}")
     for trial in (each for each in found["trials"] if "trial" in each):
         variant = f"{trial['variant']}: " if trial["variant"] else ""
-        print(f"{trial['trial']}  {variant}{label(trial['setting'])}")
+        print(f"{trial['trial']}  {variant}{setting_label(trial['setting'])}")
 
 
 def _several(values: Any) -> str:
-    from natgrad.sweep.table import text
+    from natgrad.sweep.table import short_text
 
     if isinstance(values, list):
-        return ", ".join(map(text, values))
+        return ", ".join(map(short_text, values))
     return f"{values['low']} to {values['high']}" + " on a logarithmic scale" * values["log"]

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 
-def facts(title: str) -> Callable[[dict[str, Any]], None]:
+def record_printer(title: str) -> Callable[[dict[str, Any]], None]:
     """A printer of one record: a name and a value per line, then lists of records as tables."""
 
     def show(record: dict[str, Any]) -> None:
@@ -20,12 +20,12 @@ def facts(title: str) -> Callable[[dict[str, Any]], None]:
         Console(soft_wrap=True).print(table)
         for name, value in listed.items():
             print(f"{name}:")
-            rows(value)
+            print_rows(value)
 
     return show
 
 
-def rows(records: list[dict[str, Any]]) -> None:
+def print_rows(records: list[dict[str, Any]]) -> None:
     """Print records of the same kind, one per line."""
     table = Table(box=None, pad_edge=False)
     for name in records[0]:

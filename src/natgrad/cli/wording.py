@@ -24,7 +24,7 @@ class Row(NamedTuple):
     defaults: dict[Reader, str]
 
 
-def rows(settings: Iterable[tuple[Reader, type[BaseModel]]]) -> list[Row]:
+def setting_rows(settings: Iterable[tuple[Reader, type[BaseModel]]]) -> list[Row]:
     """The settings of config classes, those of the same meaning together."""
     found: dict[tuple[str, str, str], Row] = {}
     for reader, chosen in settings:
@@ -52,34 +52,34 @@ def default(field: FieldInfo) -> str:
     extra = field.json_schema_extra
     if field.default is None:
         return str(extra.get("unset", "none")) if isinstance(extra, Mapping) else "none"
-    return shown(field.default)
+    return flag_text(field.default)
 
 
-def shown(value: Any) -> str:
+def flag_text(value: Any) -> str:
     """A value as a flag takes it.
 
-    >>> shown((200, 100, 10)), shown(False), shown(0.05), shown(())
+    >>> flag_text((200, 100, 10)), flag_text(False), flag_text(0.05), flag_text(())
     ('200,100,10', 'false', '0.05', '[]')
     """
     if isinstance(value, list | tuple):
-        return ",".join(map(shown, value)) if value else "[]"
+        return ",".join(map(flag_text, value)) if value else "[]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def told(defaults: Mapping[Reader, str]) -> str:
+def defaults_text(defaults: Mapping[Reader, str]) -> str:
     """Defaults in one line: one value, or several with those that have them.
 
-    >>> told({("a", "x"): "1", ("b", "x"): "2", ("c", "x"): "1"})
+    >>> defaults_text({("a", "x"): "1", ("b", "x"): "2", ("c", "x"): "1"})
     '1 (a, c), 2 (b)'
     """
     values = list(dict.fromkeys(defaults.values()))
     if len(values) == 1:
         return values[0]
     having = {value: [reader for reader in defaults if defaults[reader] == value] for value in values}
-    return ", ".join(f"{value} ({label(having[value], list(defaults))})" for value in values)
+    return ", ".join(f"{value} ({readers_text(having[value], list(defaults))})" for value in values)
 
 
-def label(readers: list[Reader], among: list[Reader]) -> str:
+def readers_text(readers: list[Reader], among: list[Reader]) -> str:
     """Some of the readers in words: by kinds or by methods alone where that says it, or by both."""
     for part in (0, 1):
         chosen = list(dict.fromkeys(reader[part] for reader in readers))

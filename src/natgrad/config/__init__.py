@@ -25,7 +25,7 @@ _LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its
 
 def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
     """The complete config: defaults, then a TOML file, then settings by short or dotted name."""
-    tree = read(file) if file is not None else {}
+    tree = read_toml(file) if file is not None else {}
     kind = str(settings.get("model", settings.get("model.kind", kind_of(tree))))
     own = names.short_names(kind)
     for name, value in settings.items():
@@ -58,7 +58,7 @@ def kind_of(tree: Mapping[str, Any]) -> str:
     return str(section.get("kind", registry.DEFAULT)) if isinstance(section, Mapping) else registry.DEFAULT
 
 
-def read(file: str | Path) -> dict[str, Any]:
+def read_toml(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
         with Path(file).open(encoding="utf-8") as stream:

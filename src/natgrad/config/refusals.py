@@ -59,9 +59,9 @@ def no_setting(name: str, reader: names.Reader) -> InputError:
         return InputError(
             f"unknown setting {name!r}; the nearest is {near[0]}, not one of {_not_of(reader, others)}"
         )
-    told = unknown("setting", name, own)
-    if "did you mean" in str(told):
-        return told
+    message = unknown("setting", name, own)
+    if "did you mean" in str(message):
+        return message
     everyday = ", ".join(sorted(short for short in own if short in names.short_names(reader[0])))
     return InputError(f"unknown setting {name!r}; known are {everyday}, and all that --dry-run shows")
 

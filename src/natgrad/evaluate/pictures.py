@@ -1,7 +1,7 @@
 """Pictures as files: grids of images, and sheets of them side by side."""
 
+import io
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from natgrad.errors import InputError
+from natgrad.writing import write
 
 if TYPE_CHECKING:  # whoever only saves a figure needs no JAX
     from natgrad.core import Sheet
@@ -57,13 +58,11 @@ def _laid_out(sheet: "Sheet") -> np.ndarray:
 
 def save_figure(path: Path, figure: Any) -> None:
     """Write a figure as PNG, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
     try:
-        figure.savefig(temporary, format="png")
-        temporary.replace(path)
+        write(path, content.getvalue())
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise InputError(
             f"cannot write the picture {path}: {error.strerror}; give a file you may write"
         ) from None

@@ -19,6 +19,7 @@ from natgrad.tree import pytree
 Initializer = Callable[..., Array]
 Values = Float[Array, "unit sample row"]
 
+MANY = 64  # samples from which a sum for each makes a program too long
 _FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
 _LARGE = 80.0  # exp of it is finite in single precision
 
@@ -62,7 +63,9 @@ def gradient(inputs: Values, residuals: Values) -> Layer:
     Where many samples share their inputs (`sample` axis of length one), the residuals are summed
     first: the first recognition layer sees only as many inputs as there are data rows.
     """
-    if inputs.shape[1] != residuals.shape[1]:
+    if inputs.shape[1] == 1 and residuals.shape[1] > MANY:
+        residuals = residuals.sum(axis=1, keepdims=True)
+    elif inputs.shape[1] != residuals.shape[1]:
         parts = [residuals[:, turn : turn + 1] for turn in range(residuals.shape[1])]
         residuals = functools.reduce(jnp.add, parts)
     columns = flat(residuals)

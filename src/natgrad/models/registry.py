@@ -86,6 +86,7 @@ class Spec:
         columns: what the trace holds beside what all traces do.
         judge: the column on validation data by which runs are compared; headline: the one that is reported.
         shape: a pydantic model of what the data decide (sizes), enough to make the model again.
+        is_scheduled: (config): whether anything in it follows a schedule.
         check: (config, dataset): refuses what does not fit the data, before anything is compiled.
         kind: "module:NAME" of the `natgrad.core.Kind`.
         commands: "module:function" of the commands evaluate, sample, fisher and any others.
@@ -101,6 +102,7 @@ class Spec:
     headline: str
     shape: type[Any]
     kind: str
+    is_scheduled: Callable[[Any], bool] = lambda config: True
     check: Callable[[Any, Any], None] = lambda config, dataset: None
     commands: Mapping[str, str] = field(default_factory=dict)
     estimators: Mapping[str, str] = field(default_factory=dict)

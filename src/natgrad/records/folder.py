@@ -14,16 +14,15 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from natgrad import config
 from natgrad.errors import InputError
+from natgrad.writing import extend, write
 
-NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # never through a link to somebody else's file
 _LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
-_MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
 def check(out: str | Path | None) -> None:
@@ -80,24 +79,9 @@ def writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: to a temporary name, forced to the disk, then renamed."""
-    raw = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        _put(temporary, NEW, raw)
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    _settle(path.parent)
-
-
 def append(folder: Path, row: Mapping[str, Any]) -> None:
     """Add a row to the trace."""
-    _put(folder / "trace.jsonl", _MORE, (json_line(row) + "\n").encode())
+    extend(folder / "trace.jsonl", json_line(row) + "\n")
 
 
 def trace(folder: Path) -> Iterator[dict[str, Any]]:
@@ -163,23 +147,6 @@ def _row(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
-
-
-def _put(path: Path, flags: int, raw: bytes) -> None:
-    with os.fdopen(os.open(path, flags, 0o666), "wb") as stream:
-        stream.write(raw)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _settle(folder: Path) -> None:
-    """Force a rename to the disk, where the system lets a folder be opened."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def fresh(settings: config.Config) -> Path:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from natgrad.core import Sheet
-from natgrad.records.folder import write
 from natgrad.records.state import opened
+from natgrad.writing import write
 
 PICTURES, KEPT = 25, 24
 SHEETS = 8  # of one evaluation; more are neither kept nor read
@@ -57,17 +57,18 @@ def _read(path: Path) -> dict[str, Sheet]:
     if path.stat().st_size > _LARGEST:
         return {}
     found = opened(path)
-    layout = json.loads(found.metadata()["sheets"])
-    sheets = ((name, _sheet(found.get_tensor(name), told)) for name, told in list(layout.items())[:SHEETS])
+    layouts = json.loads(found.metadata()["sheets"])
+    few = list(layouts.items())[:SHEETS]
+    sheets = ((name, _sheet(found.get_tensor(name), layout)) for name, layout in few)
     return {name: sheet for name, sheet in sheets if sheet is not None}
 
 
-def _sheet(array: np.ndarray, told: Mapping[str, Any]) -> Sheet | None:
+def _sheet(array: np.ndarray, layout: Mapping[str, Any]) -> Sheet | None:
     """Nothing is believed because a file says so: a layout that does not fit is none."""
     if array.ndim != 2 or array.dtype != np.uint8 or not array.size:
         return None
-    shape: Any = told.get("image_shape")
-    columns: Any = told.get("columns")
+    shape: Any = layout.get("image_shape")
+    columns: Any = layout.get("columns")
     fits = _counts(shape) and len(shape) == 2 and shape[0] * shape[1] == array.shape[1]
     return Sheet(
         array[:PICTURES] / np.float32(255),

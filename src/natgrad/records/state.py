@@ -18,7 +18,8 @@ import jax
 import numpy as np
 
 from natgrad.errors import InputError, Newer
-from natgrad.records.folder import json_line, write
+from natgrad.records.folder import json_line
+from natgrad.writing import write
 
 T = TypeVar("T")
 KEPT = 2

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from natgrad import writing
 from natgrad.errors import InputError
 
 NAME, _FORMAT = "search.safetensors", "1"
@@ -19,9 +20,7 @@ def write(folder: Path, content: Any, notes: dict[str, Any]) -> None:
     leaves = jax.tree_util.tree_flatten_with_path(content)[0]
     arrays = {_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{NAME}.tmp"
-    temporary.write_bytes(save(arrays, metadata={"format": _FORMAT, "notes": json.dumps(notes)}))
-    temporary.replace(folder / NAME)
+    writing.write(folder / NAME, save(arrays, metadata={"format": _FORMAT, "notes": json.dumps(notes)}))
 
 
 def read(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from natgrad.report import tables
-from natgrad.report.markup import Child, Markup, join, tag
-from natgrad.report.pictures import Drawn, Picture, Pictures
+from natgrad.report.markup import Child, Markup, join_markup, tag
+from natgrad.report.pictures import Picture, Pictures, PictureSection
 from natgrad.report.reading import Record
 
 
@@ -20,18 +20,18 @@ def through_training(records: Sequence[Record], pictures: Sequence[Pictures]) ->
     slider = tag("input", type="range", id="time", min=0, max=0, value=0, aria_label="Epoch")
     control = tag("p", tag("label", "Epoch ", tag("output", id="epoch"), " ", slider), class_="controls")
     kept = any(shown.frames for shown in pictures)
-    return join(control if kept else None, tag("div", cards, class_="cards"))
+    return join_markup(control if kept else None, tag("div", cards, class_="cards"))
 
 
-def panels(records: Sequence[Record], pictures: Sequence[Pictures]) -> dict[str, Markup]:
-    """The sections that the kinds have of their own, by title; a text that all share is told once."""
+def panel_sections(records: Sequence[Record], pictures: Sequence[Pictures]) -> dict[str, Markup]:
+    """The sections that the kinds have of their own, by title; a text that all share is shown once."""
     return {
         title: _panel(title, records, pictures)
         for title in dict.fromkeys(title for shown in pictures for title in shown.panels)
     }
 
 
-def data(shown: Pictures) -> list[dict[str, Any]]:
+def frames_for_script(shown: Pictures) -> list[dict[str, Any]]:
     """The frames of a run as the page's script reads them."""
     return [
         {"epoch": frame.epoch, "pictures": {caption: each.uri for caption, each in frame.pictures.items()}}
@@ -44,11 +44,11 @@ def _panel(title: str, records: Sequence[Record], pictures: Sequence[Pictures]) 
     texts = list(dict.fromkeys(drawn.text for drawn in found.values()))
     same = len(texts) == 1
 
-    def content(drawn: Drawn) -> list[Child]:
+    def content(drawn: PictureSection) -> list[Child]:
         return [None if same else tag("p", drawn.text), _figures(drawn.pictures)]
 
     cards = (_card(number, records[number], content(drawn)) for number, drawn in found.items())
-    return join(tag("p", texts[0]) if same else None, tag("div", cards, class_="cards"))
+    return join_markup(tag("p", texts[0]) if same else None, tag("div", cards, class_="cards"))
 
 
 def _latest(shown: Pictures) -> Markup:

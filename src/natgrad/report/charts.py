@@ -1,7 +1,7 @@
 """Which charts a page has, from what the traces hold. Python says what is drawn, `page.js` draws it.
 
 Columns that name the same chart are drawn together. A curve of the last of them is solid, of the one before
-dashed, of others dotted: data to be judged by come after data to be chosen by.
+dashed, of others dotted: test data come after the validation data by which models are chosen.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from natgrad.models.registry import Column
 from natgrad.report import columns
-from natgrad.report.markup import Markup, join, tag
+from natgrad.report.markup import Markup, join_markup, tag
 from natgrad.report.reading import Record
 
 POINTS = 1000  # rows of a run that are drawn; longer traces are thinned evenly
@@ -20,7 +20,7 @@ COUNTS = {columns.REFUSED, "divergences"}
 LINES = ("solid", "dashed", "dotted")
 
 
-class Chart(NamedTuple):
+class _Chart(NamedTuple):
     """Curves of one or more columns of the traces."""
 
     title: str
@@ -38,20 +38,20 @@ class Chart(NamedTuple):
         units = (column.unit for column in self.columns)
         notes = "; ".join(dict.fromkeys(column.note for column in self.columns if column.note))
         lines = [f"{line}: {each.title}" for line, each in zip(self.lines, self.columns, strict=True)]
-        told = ", ".join(lines) if len(lines) > 1 and "solid:" not in notes else ""
+        styles = ", ".join(lines) if len(lines) > 1 and "solid:" not in notes else ""
         band = "band:" not in notes and any(column.error for column in self.columns)
-        parts = (*units, told, "band: two standard errors" if band else "", notes)
+        parts = (*units, styles, "band: two standard errors" if band else "", notes)
         return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 def learning(records: Sequence[Record]) -> Markup:
-    """What the runs are judged by, against epochs and, beside it, against seconds of training."""
-    return join(_figure(chart, x) for chart in _sorted(records)[0] for x in ("epoch", "seconds"))
+    """The columns by which runs are compared, against epochs and, beside it, against seconds of training."""
+    return join_markup(_figure(chart, x) for chart in _sorted(records)[0] for x in ("epoch", "seconds"))
 
 
 def step(records: Sequence[Record]) -> Markup:
     """Everything else that a trace holds of whole steps: what is described first."""
-    return join(_figure(chart, "epoch") for chart in _sorted(records)[1])
+    return join_markup(_figure(chart, "epoch") for chart in _sorted(records)[1])
 
 
 def layers(records: Sequence[Record]) -> Markup:
@@ -60,10 +60,12 @@ def layers(records: Sequence[Record]) -> Markup:
     described = _described(records)
     known = [name for name in described if name in found]
     every = dict.fromkeys([*known, *sorted(found)])
-    return join(_figure(_alone(columns.column_of(name, described)), "epoch", layers=True) for name in every)
+    return join_markup(
+        _figure(_alone(columns.described_column(name, described)), "epoch", layers=True) for name in every
+    )
 
 
-def data(record: Record) -> dict[str, Any]:
+def columns_for_script(record: Record) -> dict[str, Any]:
     """A run's columns as the page's script reads them, thinned and with seven digits."""
     rows = record.rows
     stride = -(-len(rows) // POINTS) or 1
@@ -82,28 +84,28 @@ def curves(records: Sequence[Record]) -> dict[str, dict[str, str]]:
     }
 
 
-def _sorted(records: Sequence[Record]) -> tuple[list[Chart], list[Chart]]:
-    """The charts by which runs are judged, and the others."""
+def _sorted(records: Sequence[Record]) -> tuple[list[_Chart], list[_Chart]]:
+    """The charts of the columns by which runs are compared, and the others."""
     described, present = _described(records), _present(records)
     errors = {column.error for column in described.values()}
     plain = {name for name in present if name not in (*columns.AXES, *errors) and not LAYER.fullmatch(name)}
     rest = sorted(name for name in plain if name not in described and not name.endswith("_se"))
-    wanted = [columns.column_of(name, described) for name in (*described, *rest) if name in plain]
+    wanted = [columns.described_column(name, described) for name in (*described, *rest) if name in plain]
     charts = _grouped(each if each.error in present else replace(each, error="") for each in wanted)
-    judged = _judged(records)
-    first = [chart for chart in charts if any(each.name in judged for each in chart.columns)]
+    judges = _judges(records)
+    first = [chart for chart in charts if any(each.name in judges for each in chart.columns)]
     return first, [chart for chart in charts if chart not in first]
 
 
-def _grouped(wanted: Iterable[Column]) -> list[Chart]:
+def _grouped(wanted: Iterable[Column]) -> list[_Chart]:
     found: dict[str, list[Column]] = {}
     for column in wanted:
         found.setdefault(columns.sentence(column.chart or column.title), []).append(column)
-    return [Chart(title, tuple(members)) for title, members in found.items()]
+    return [_Chart(title, tuple(members)) for title, members in found.items()]
 
 
-def _judged(records: Sequence[Record]) -> set[str]:
-    """The columns that say how good a run is: the loss, and what kinds are judged and reported by."""
+def _judges(records: Sequence[Record]) -> set[str]:
+    """The columns that say how good a run is: the loss, each kind's judge, and what is reported."""
     kinds = {record.config.model.kind for record in records}
     named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind)[0]))
     return {columns.LOSS, *named}
@@ -122,11 +124,11 @@ def _present(records: Sequence[Record]) -> list[str]:
     )
 
 
-def _alone(column: Column) -> Chart:
-    return Chart(columns.sentence(column.title), (column,))
+def _alone(column: Column) -> _Chart:
+    return _Chart(columns.sentence(column.title), (column,))
 
 
-def _figure(chart: Chart, x: str, *, layers: bool = False) -> Markup:
+def _figure(chart: _Chart, x: str, *, layers: bool = False) -> Markup:
     caption = tag("figcaption", tag("b", chart.title), " ", tag("small", chart.note))
     return tag(
         "figure",

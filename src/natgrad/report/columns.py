@@ -18,7 +18,7 @@ LOSS = "valid_loss"  # every trace has it
 REFUSED = "steps_refused"  # since the evaluation before: only their sum is a final figure
 
 
-def spec_of(kind: str) -> Spec | None:
+def spec_if_known(kind: str) -> Spec | None:
     """The spec of a kind, or None where it cannot be had here."""
     try:
         return registry.spec_of(kind)
@@ -32,16 +32,16 @@ def described(kinds: Iterable[str]) -> dict[str, Column]:
     A kind may describe a shared column as its own; where kinds differ, the first one's words count.
     """
     own: dict[str, Column] = {}
-    for spec in map(spec_of, dict.fromkeys(kinds)):
+    for spec in map(spec_if_known, dict.fromkeys(kinds)):
         for column in spec.columns if spec is not None else ():
             own.setdefault(column.name, column)
     return {column.name: column for column in COLUMNS} | own
 
 
-def column_of(name: str, known: Mapping[str, Column]) -> Column:
+def described_column(name: str, known: Mapping[str, Column]) -> Column:
     """A column as it is described, or under a title made from its name.
 
-    >>> column_of("new_figure", {}).title
+    >>> described_column("new_figure", {}).title
     'new figure'
     """
     return known.get(name) or Column(name, name.replace("_", " "))
@@ -49,14 +49,14 @@ def column_of(name: str, known: Mapping[str, Column]) -> Column:
 
 def headline(kind: str) -> Column | None:
     """The column that a kind's result is reported by, if the kind is known."""
-    spec = spec_of(kind)
-    return None if spec is None else column_of(spec.headline, described([kind]))
+    spec = spec_if_known(kind)
+    return None if spec is None else described_column(spec.headline, described([kind]))
 
 
 def judge(kind: str) -> Column:
     """The column on validation data by which a kind's runs are compared."""
-    spec = spec_of(kind)
-    return column_of(LOSS if spec is None else spec.judge, described([kind]))
+    spec = spec_if_known(kind)
+    return described_column(LOSS if spec is None else spec.judge, described([kind]))
 
 
 def final(kind: str) -> tuple[list[Column], list[Column]]:
@@ -70,21 +70,21 @@ def final(kind: str) -> tuple[list[Column], list[Column]]:
 
 def best(rows: Sequence[_Row], column: Column) -> _Row:
     """The row that is best by a column, the first of equals; an empty one where no row has it."""
-    judged = [row for row in rows if row.get(column.name) is not None]
-    return min(judged, key=lambda row: loss(row[column.name], column), default={})
+    measured = [row for row in rows if row.get(column.name) is not None]
+    return min(measured, key=lambda row: as_loss(row[column.name], column), default={})
 
 
-def loss(value: float, column: Column) -> float:
+def as_loss(value: float, column: Column) -> float:
     """A value of a column as something that is better the lower it is."""
     return -value if column.higher else value
 
 
-def shown(column: Column, row: _Row) -> str | None:
+def shown_value(column: Column, row: _Row) -> str | None:
     """A column's value in a row, with its standard error where there is one; None where there is no value.
 
-    >>> shown(Column("ll", "log-likelihood", error="se"), {"ll": -17.294, "se": 0.2191})
+    >>> shown_value(Column("ll", "log-likelihood", error="se"), {"ll": -17.294, "se": 0.2191})
     '-17.29 ± 0.22'
-    >>> shown(Column("wrong", "error", percent=True), {"wrong": 0.035})
+    >>> shown_value(Column("wrong", "error", percent=True), {"wrong": 0.035})
     '3.50%'
     """
     value, error = row.get(column.name), row.get(column.error)

@@ -12,28 +12,28 @@ DECISIVE = ("model.kind", "method", "optimizer.name")
 """The settings that decide the defaults of others, each those after it; a config may lack the last."""
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names.
 
-    >>> flat({"seed": 0, "data": {"name": "digits"}})
+    >>> flattened({"seed": 0, "data": {"name": "digits"}})
     {'seed': 0, 'data.name': 'digits'}
     """
     found: dict[str, Any] = {}
     for name, value in tree.items():
         inner = isinstance(value, Mapping) and value
-        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+        found |= flattened(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
     return found
 
 
-def settings(config: configs.Config) -> dict[str, Any]:
+def dotted_settings(config: configs.Config) -> dict[str, Any]:
     """Every setting of a config by its dotted name, as plain JSON values."""
-    return flat(config.model_dump(mode="json"))
+    return flattened(config.model_dump(mode="json"))
 
 
 def unusual(config: configs.Config) -> dict[str, Any]:
     """The settings that are not what this kind, method and optimizer have by default."""
-    chosen, absent = settings(config), object()
-    usual = settings(configs.resolve({name: chosen[name] for name in DECISIVE if name in chosen}))
+    chosen, absent = dotted_settings(config), object()
+    usual = dotted_settings(configs.resolve({name: chosen[name] for name in DECISIVE if name in chosen}))
     return {name: value for name, value in chosen.items() if value != usual.get(name, absent)}
 
 
@@ -54,19 +54,19 @@ def command(config: configs.Config, *, x64: bool = False) -> str:
     >>> command(configs.resolve({"method": "rws", "layers": (40, 10), "evaluation.every": 1}))
     'natgrad train --method rws --layers 40,10 --evaluation.every 1'
     """
-    told = _decided(config) | unusual(config)
+    named = _decided(config) | unusual(config)
     short = {dotted: short.replace("_", "-") for short, dotted in short_names(config.model.kind).items()}
-    words = [word for name, value in told.items() for word in _flag(short.get(name, name), value)]
+    words = [word for name, value in named.items() for word in _flag(short.get(name, name), value)]
     return ("JAX_ENABLE_X64=1 " if x64 else "") + shlex.join(["natgrad", "train", *words])
 
 
 def _decided(config: configs.Config) -> dict[str, Any]:
     """The decisive settings that are not the default of those before them."""
-    chosen, told = settings(config), dict[str, Any]()
+    chosen, named = dotted_settings(config), dict[str, Any]()
     for name in DECISIVE:
-        if name in chosen and chosen[name] != settings(configs.resolve(told)).get(name):
-            told[name] = chosen[name]
-    return told
+        if name in chosen and chosen[name] != dotted_settings(configs.resolve(named)).get(name):
+            named[name] = chosen[name]
+    return named
 
 
 def _flag(name: str, value: Any) -> list[str]:

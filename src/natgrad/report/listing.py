@@ -8,7 +8,7 @@ from typing import Any
 
 from natgrad.errors import InputError, Newer
 from natgrad.report import columns
-from natgrad.report.reading import DAMAGED, NEWER, Record, read
+from natgrad.report.reading import DAMAGED, NEWER, Record, read_run
 
 FIGURES = (
     *("data", "binarize", "method", "kind", "epochs", "epochs_wanted", "best_valid_loss"),
@@ -25,10 +25,10 @@ def list_runs(folder: str | Path) -> list[dict[str, Any]]:
     place = Path(folder)
     if not place.is_dir():
         raise InputError(f"{place} is not a folder; give one that holds runs, such as the one named by --out")
-    return sorted((_line(run, place) for run in find(place)), key=_order)
+    return sorted((_line(run, place) for run in _run_folders(place)), key=_order)
 
 
-def find(place: Path) -> Iterator[Path]:
+def _run_folders(place: Path) -> Iterator[Path]:
     """Run folders: those with a config and either an environment or a trace. Runs hold no further runs."""
     for path, folders, files in os.walk(place):
         if "config.toml" in files and {"environment.json", "trace.jsonl"}.intersection(files):
@@ -40,7 +40,7 @@ def find(place: Path) -> Iterator[Path]:
 def _line(run: Path, place: Path) -> dict[str, Any]:
     name = run.relative_to(place).as_posix() if run != place else run.resolve().name
     try:
-        record = read(run)
+        record = read_run(run)
     except InputError as error:
         state = NEWER if isinstance(error, Newer) else DAMAGED
         return (
@@ -83,5 +83,5 @@ def _order(line: dict[str, Any]) -> tuple[Any, ...]:
         return True, line["name"]
     together = (str(line[key] or "") for key in ("data", "binarize", "headline", "judge"))
     value = line["best_judge"]
-    rank = math.inf if value is None else columns.loss(value, columns.judge(line["kind"]))
+    rank = math.inf if value is None else columns.as_loss(value, columns.judge(line["kind"]))
     return False, *together, rank, line["name"]

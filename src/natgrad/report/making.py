@@ -5,20 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InputError
-from natgrad.records.folder import write
 from natgrad.report.reading import Record, read_all
+from natgrad.writing import write
 
 
 def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -> dict[str, Any]:
     """Write the page: by default report.html in the run's folder, for several runs in the present one."""
-    from natgrad.report.page import page
-    from natgrad.report.pictures import pictures
+    from natgrad.report.page import report_page
+    from natgrad.report.pictures import run_pictures
 
     if not runs:
         raise InputError("expected at least one run folder, got none; give one that `natgrad train` wrote")
     records = read_all(runs)
     place = Path(out) if out is not None else _default(records)
-    text = page(records, [pictures(record) for record in records])
+    text = report_page(records, [run_pictures(record) for record in records])
     try:
         write(place, text)
     except OSError as error:

@@ -27,10 +27,10 @@ def tag(name: str, /, *children: Child, **attributes: str | int | bool | None) -
     """
     inside = "".join(f" {_attribute(key, value)}" for key, value in attributes.items() if _given(value))
     opening = f"<{name}{inside}>"
-    return Markup(opening if name in VOID else f"{opening}{join(*children)}</{name}>")
+    return Markup(opening if name in VOID else f"{opening}{join_markup(*children)}</{name}>")
 
 
-def join(*children: Child) -> Markup:
+def join_markup(*children: Child) -> Markup:
     """Children one after the other: markup as it is, everything else as text, None as nothing."""
     return Markup("".join(_text(child) for child in children))
 

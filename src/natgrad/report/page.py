@@ -13,17 +13,17 @@ from typing import Any
 
 from natgrad.records.folder import json_line
 from natgrad.report import cards, charts, columns, differences, tables
-from natgrad.report.markup import Child, Markup, join, tag
+from natgrad.report.markup import Child, Markup, join_markup, tag
 from natgrad.report.pictures import Pictures
 from natgrad.report.reading import FINISHED, Record
 
 
-def page(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
+def report_page(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
     """The whole page; `pictures` are those of each run."""
     style, script = (
         files("natgrad.report").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js")
     )
-    body = join(
+    body = join_markup(
         tag("header", tag("h1", _title(records)), tag("p", _subtitle(records))),
         _legend(records),
         tag("main", _sections(records, pictures)),
@@ -46,16 +46,19 @@ def page(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
 def _sections(records: Sequence[Record], pictures: Sequence[Pictures]) -> Markup:
     measured = any(record.rows for record in records)
     none = tag("p", "Nothing has been evaluated yet.")
-    return join(
-        _section("Figures", _warnings(records), tables.figures(records)),
+    return join_markup(
+        _section("Figures", _warnings(records), tables.final_figures(records)),
         _section(
             "Learning", _range(), tag("div", charts.learning(records), class_="charts") if measured else none
         ),
         _section("Pictures", cards.through_training(records, pictures)),
-        (_section(title, content, of="panel-") for title, content in cards.panels(records, pictures).items()),
+        (
+            _section(title, content, of="panel-")
+            for title, content in cards.panel_sections(records, pictures).items()
+        ),
         _section("Steps", tag("div", charts.step(records), class_="charts")),
         _section("Layers", _layers(records)),
-        _section("Settings", tables.settings(records)),
+        _section("Settings", tables.compared_settings(records)),
         _section("Environment", tables.environment(records)),
         _section("Repeat", tables.commands(records)),
     )
@@ -63,7 +66,7 @@ def _sections(records: Sequence[Record], pictures: Sequence[Pictures]) -> Markup
 
 def _section(title: str, *content: Child, of: str = "") -> Markup | None:
     """A section, or nothing where it would be empty; `of` sets its id apart from the page's own."""
-    inside = join(*content)
+    inside = join_markup(*content)
     if not inside or inside == '<div class="charts"></div>':
         return None
     return tag("section", tag("h2", title), inside, id=of + re.sub(r"\W+", "-", title.lower()))
@@ -101,22 +104,24 @@ def _layers(records: Sequence[Record]) -> Markup | None:
     options = (tag("option", record.name, value=number) for number, record in enumerate(records))
     choice = tag("label", "Run: ", tag("select", options, id="layers-of"))
     keys = tag("span", id="layer-keys")
-    return join(tag("p", choice, keys, class_="controls"), tag("div", drawn, class_="charts"))
+    return join_markup(tag("p", choice, keys, class_="controls"), tag("div", drawn, class_="charts"))
 
 
 def _warnings(records: Sequence[Record]) -> Child:
     """What a reader should know before figures are compared."""
     configs = [record.config for record in records]
     sets = {(config.data.name, getattr(config.data, "binarize", None)) for config in configs}
-    specs = {id(columns.spec_of(config.model.kind)) for config in configs}  # kinds of one spec are alike
-    told = []
+    specs = {
+        id(columns.spec_if_known(config.model.kind)) for config in configs
+    }  # kinds of one spec are alike
+    warnings = []
     if len(sets) > 1:
-        told.append("These runs are on different data: their losses and figures are not comparable.")
+        warnings.append("These runs are on different data: their losses and figures are not comparable.")
     if len(specs) > 1:
-        told.append("These runs are of different kinds of model: their losses may not be comparable.")
+        warnings.append("These runs are of different kinds of model: their losses may not be comparable.")
     if open_ := [record.name for record in records if record.state != FINISHED]:
-        told.append(f"Not finished: {', '.join(open_)}.")
-    return [tag("p", sentence, class_="warning") for sentence in told]
+        warnings.append(f"Not finished: {', '.join(open_)}.")
+    return [tag("p", sentence, class_="warning") for sentence in warnings]
 
 
 def _title(records: Sequence[Record]) -> str:
@@ -127,7 +132,7 @@ def _subtitle(records: Sequence[Record]) -> str:
     def every(values: list[str]) -> str:
         return ", ".join(dict.fromkeys(values))
 
-    facts = [differences.flat(record.environment) for record in records]
+    facts = [differences.flattened(record.environment) for record in records]
     versions = [str(fact["versions.natgrad"]) for fact in facts if "versions.natgrad" in fact]
     parts = (
         every([record.config.data.name for record in records]),
@@ -141,7 +146,7 @@ def _subtitle(records: Sequence[Record]) -> str:
 def _data(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
     """The numbers for the script; `<` is written so that no text can end the block."""
     runs: list[dict[str, Any]] = [
-        charts.data(record) | {"frames": cards.data(shown)}
+        charts.columns_for_script(record) | {"frames": cards.frames_for_script(shown)}
         for record, shown in zip(records, pictures, strict=True)
     ]
     return json_line({"runs": runs, "curves": charts.curves(records)}).replace("<", "\\u003c")

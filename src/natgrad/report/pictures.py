@@ -11,7 +11,7 @@ from natgrad.errors import InputError
 from natgrad.evaluate.pictures import grid
 from natgrad.models import registry
 from natgrad.records import gallery
-from natgrad.report.columns import spec_of
+from natgrad.report.columns import spec_if_known
 from natgrad.report.png import data_uri
 from natgrad.report.reading import Record
 from natgrad.training.run import load
@@ -35,7 +35,7 @@ class Frame(NamedTuple):
     pictures: dict[str, Picture]
 
 
-class Drawn(NamedTuple):
+class PictureSection(NamedTuple):
     """A section of the page: a sentence, and pictures by their captions."""
 
     text: str
@@ -46,14 +46,14 @@ class Pictures(NamedTuple):
     """All pictures of a run: through training, the sections of its kind by title, and what is missing."""
 
     frames: list[Frame]
-    panels: dict[str, Drawn]
+    panels: dict[str, PictureSection]
     missing: str = ""
 
 
-def pictures(record: Record) -> Pictures:
+def run_pictures(record: Record) -> Pictures:
     """A run's pictures; what cannot be shown is said instead."""
     try:
-        return Pictures(frames(record), panels(record))
+        return Pictures(frames(record), drawn_panels(record))
     except InputError as error:
         return Pictures(frames(record), {}, f"Nothing more can be shown: {error}.")
 
@@ -70,14 +70,14 @@ def frames(record: Record) -> list[Frame]:
     return found
 
 
-def panels(record: Record) -> dict[str, Drawn]:
+def drawn_panels(record: Record) -> dict[str, PictureSection]:
     """What the kind of a run's model shows of it, by title; an InputError says why nothing can be shown."""
-    run, spec = load(record.folder), spec_of(record.config.model.kind)
+    run, spec = load(record.folder), spec_if_known(record.config.model.kind)
     if spec is None:
         kind = record.config.model.kind
         raise InputError(f"the kind of model {kind!r} is not known here; install the package that has it")
     found = registry.resolve(spec.kind).panels(run, load_settings(record.config.data))
-    return {title: Drawn(panel.text, _all(panel.sheets)) for title, panel in found.items()}
+    return {title: PictureSection(panel.text, _all(panel.sheets)) for title, panel in found.items()}
 
 
 def _all(sheets: Mapping[str, Sheet]) -> dict[str, Picture]:

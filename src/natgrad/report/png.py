@@ -11,7 +11,7 @@ CLEAR = 128
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
-def encode(pixels: UInt8[np.ndarray, "row column"]) -> bytes:
+def encode_png(pixels: UInt8[np.ndarray, "row column"]) -> bytes:
     """An array of grey values as a PNG of 8 bits a pixel; `CLEAR` lets the page shine through."""
     height, width = pixels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits, grey, no interlacing
@@ -29,7 +29,7 @@ def encode(pixels: UInt8[np.ndarray, "row column"]) -> bytes:
 
 def data_uri(pixels: UInt8[np.ndarray, "row column"]) -> str:
     """The PNG as an address that holds the picture itself."""
-    return "data:image/png;base64," + base64.b64encode(encode(pixels)).decode("ascii")
+    return "data:image/png;base64," + base64.b64encode(encode_png(pixels)).decode("ascii")
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:

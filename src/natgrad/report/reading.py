@@ -50,8 +50,8 @@ class Record:
     @property
     def best(self) -> _Row:
         """The row of the lowest validation loss, or an empty one."""
-        judged = [row for row in self.rows if row.get("valid_loss") is not None]
-        return min(judged, key=lambda row: row["valid_loss"] or 0.0, default={})
+        measured = [row for row in self.rows if row.get("valid_loss") is not None]
+        return min(measured, key=lambda row: row["valid_loss"] or 0.0, default={})
 
     def _complete(self) -> bool:
         """Whether every epoch was done, or early stopping ended the run."""
@@ -61,7 +61,7 @@ class Record:
         return 0 < self.config.evaluation.patience <= stale
 
 
-def read(run: str | Path, name: str | None = None) -> Record:
+def read_run(run: str | Path, name: str | None = None) -> Record:
     """Read a run; an InputError where it has no sound config or a damaged trace."""
     place, settings = folders.open_run(run)
     rows = [row for row in map(_numbers, folders.trace(place)) if row.get("epoch") is not None]
@@ -96,13 +96,13 @@ def read_all(runs: Sequence[str | Path]) -> list[Record]:
     """Read several runs, each once, under the shortest names that tell them apart."""
     places = list(dict.fromkeys(Path(run).resolve() for run in runs))
     given = {Path(run).resolve(): run for run in runs}
-    return [read(given[place], name) for place, name in zip(places, names(places), strict=True)]
+    return [read_run(given[place], name) for place, name in zip(places, _distinct_names(places), strict=True)]
 
 
-def names(places: Sequence[Path]) -> list[str]:
+def _distinct_names(places: Sequence[Path]) -> list[str]:
     """The last parts of paths, as many as it takes to tell them apart.
 
-    >>> names([Path("/runs/a/seed-1"), Path("/runs/b/seed-1"), Path("/runs/c")])
+    >>> _distinct_names([Path("/runs/a/seed-1"), Path("/runs/b/seed-1"), Path("/runs/c")])
     ['a/seed-1', 'b/seed-1', 'c']
     """
     lengths = [1] * len(places)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.report import columns, differences
-from natgrad.report.markup import Child, Markup, join, tag
+from natgrad.report.markup import Child, Markup, join_markup, tag
 from natgrad.report.reading import Record
 
 COLORS = 8
 
 
-def figures(records: Sequence[Record]) -> Markup:
+def final_figures(records: Sequence[Record]) -> Markup:
     """One row per run with its final figures; columns that no run has are left out."""
     parts = [_parts(record) for record in records]
     rows = [_merged(each) for each in parts]
@@ -22,7 +22,7 @@ def figures(records: Sequence[Record]) -> Markup:
         tag(
             "tr",
             tag("th", swatch(number), record.name),
-            (tag("td", text(row.get(name)), class_="number") for name in named),
+            (tag("td", value_text(row.get(name)), class_="number") for name in named),
         )
         for number, (record, row) in enumerate(zip(records, rows, strict=True))
     )
@@ -40,11 +40,11 @@ def _parts(record: Record) -> list[dict[str, Any]]:
     counted = {
         "refused": sum(row.get(columns.REFUSED) or 0 for row in record.rows) or None,
         "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
-        "epochs": f"{text(last.get('epoch'))} of {config.training.epochs}",
+        "epochs": f"{value_text(last.get('epoch'))} of {config.training.epochs}",
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
     own, shared = (
-        {column.title: columns.shown(column, last) for column in part}
+        {column.title: columns.shown_value(column, last) for column in part}
         for part in columns.final(config.model.kind)
     )
     return [own, shared | _best(record), counted, named, _model(record), {"seed": config.seed}]
@@ -58,7 +58,9 @@ def _best(record: Record) -> dict[str, Any]:
     """The lowest validation loss and its epoch."""
     best = record.best
     value = best.get(columns.LOSS)
-    return {"best valid": None if value is None else f"{columns.number(value)} at {text(best['epoch'])}"}
+    return {
+        "best valid": None if value is None else f"{columns.number(value)} at {value_text(best['epoch'])}"
+    }
 
 
 def _model(record: Record) -> dict[str, Any]:
@@ -69,17 +71,17 @@ def _model(record: Record) -> dict[str, Any]:
     }
 
 
-def settings(records: Sequence[Record]) -> Markup:
+def compared_settings(records: Sequence[Record]) -> Markup:
     """What differs between the runs, or what is unusual in the one; the rest folded away."""
-    full = [differences.settings(record.config) for record in records]
+    full = [differences.dotted_settings(record.config) for record in records]
     odd = [differences.unusual(record.config) for record in records]
     if len(records) == 1:
         shown, none = list(odd[0]), "Every setting is the method's default."
     else:
         shown, none = _apart(full, odd), "Every setting that all runs have is the same in all."
     rest = [name for name in _merged(full) if name not in shown]
-    told = compared(records, full, shown) if shown else tag("p", none)
-    return join(told, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
+    first = compared(records, full, shown) if shown else tag("p", none)
+    return join_markup(first, _folded(f"The other {len(rest)} settings", compared(records, full, rest)))
 
 
 def _apart(full: Sequence[Mapping[str, Any]], odd: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -93,15 +95,17 @@ def _apart(full: Sequence[Mapping[str, Any]], odd: Sequence[Mapping[str, Any]]) 
 
 def environment(records: Sequence[Record]) -> Markup:
     """Versions, machine and data of every run; what is the same in several runs is folded away."""
-    facts = [_known(differences.flat(record.environment)) for record in records]
+    facts = [_known(differences.flattened(record.environment)) for record in records]
     apart = differences.differing(facts)
     same = [name for name in facts[0] if name not in apart]
     if not (apart or same):
         return tag("p", "No environment was recorded.")
     if len(records) == 1:
         return compared(records, facts, same)
-    told = compared(records, facts, apart) if apart else tag("p", "The same for all runs.")
-    return join(told, _folded(f"{len(same)} facts that all runs share", compared(records, facts, same)))
+    first = compared(records, facts, apart) if apart else tag("p", "The same for all runs.")
+    return join_markup(
+        first, _folded(f"{len(same)} facts that all runs share", compared(records, facts, same))
+    )
 
 
 def _known(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,9 +118,9 @@ def _folded(title: str, content: Markup) -> Markup:
 
 def commands(records: Sequence[Record]) -> Markup:
     """The command that repeats each run, ready to be copied: a click selects it whole."""
-    told = "Each makes a new folder with the same numbers, on the same devices and versions."
-    return join(
-        tag("p", told),
+    note = "Each makes a new folder with the same numbers, on the same devices and versions."
+    return join_markup(
+        tag("p", note),
         (
             tag("div", tag("h3", swatch(number), record.name), tag("pre", _command(record)))
             for number, record in enumerate(records)
@@ -129,15 +133,15 @@ def _command(record: Record) -> str:
 
 
 def compared(records: Sequence[Record], facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Markup:
-    """A row per fact and a column per run; a fact that is the same in all is told once."""
+    """A row per fact and a column per run; a fact that is the same in all is shown once."""
     heads = (tag("th", swatch(number), record.name) for number, record in enumerate(records))
     head = tag("thead", tag("tr", tag("th", ""), heads)) if len(records) > 1 else None
     apart = set(differences.differing(facts))
 
     def cells(name: str) -> Child:
         if name in apart:
-            return [tag("td", text(fact.get(name))) for fact in facts]
-        return tag("td", text(facts[0].get(name)), colspan=len(facts))
+            return [tag("td", value_text(fact.get(name))) for fact in facts]
+        return tag("td", value_text(facts[0].get(name)), colspan=len(facts))
 
     body = tag("tbody", (tag("tr", tag("th", name), cells(name)) for name in names))
     return _scrolling(tag("table", head, body, class_="facts"))
@@ -148,7 +152,7 @@ def swatch(number: int) -> Markup:
     return tag("span", class_=f"swatch c{number % COLORS}", aria_hidden="true")
 
 
-def text(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value as a reader likes it."""
     if value is None:
         return "–"
@@ -157,7 +161,7 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.5g}" if abs(value) < 1e5 else f"{value:.4g}"
     if isinstance(value, list):
-        return ", ".join(map(text, value))
+        return ", ".join(map(value_text, value))
     return str(value)
 
 

@@ -6,7 +6,8 @@ With few rows it is cheaper to look for one number per row [nrws eq. 32], as in 
 
 The units of all layers are cut into tiles of equal size, of which each has its layer's U^T U: so an iteration
 is a few operations however many layers there are. Their number, more than their size, is what takes time. No
-preconditioner: the mean input's eigenvalue, far above the others, takes one iteration.
+preconditioner: the mean input's eigenvalue, far above the others, takes one iteration. How this differs from
+the conjugate gradients of JAX and lineax is said in `natgrad.solvers.unit_cg`.
 """
 
 import itertools

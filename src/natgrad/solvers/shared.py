@@ -39,7 +39,8 @@ def shared(rank: int = RANK) -> UnitSolver:
     def prepare(blocks: Blocks, damping: UnitDamping) -> SharedFactor:
         found = needs_rows(blocks, "shared")
         rows = jnp.concatenate([found.inputs, jnp.ones_like(found.inputs[:1])])
-        basis = _leading(rows * jnp.sqrt(found.curvature.mean(axis=0)), rank)
+        after = 1e-30 * damping[0]  # nothing, but LAPACK waits for what the damping waits for
+        basis = _leading(rows * jnp.sqrt(found.curvature.mean(axis=0)), rank, after)
         length = found.curvature @ ((basis.T @ rows) ** 2).T  # l_jk
         others = max(found.size - basis.shape[1], 1)
         bulk = jnp.maximum(found.trace() - length.sum(axis=1), 0) / others  # b_j
@@ -50,12 +51,12 @@ def shared(rank: int = RANK) -> UnitSolver:
     return UnitSolver("shared", True, False, prepare, one_by_one(_solve))
 
 
-def _leading(rows: Float[Array, "side row"], rank: int) -> Float[Array, "side rank"]:
+def _leading(rows: Float[Array, "side row"], rank: int, after: Array) -> Float[Array, "side rank"]:
     """The leading eigenvectors of rows @ rows.T, from the smaller of the two Gram matrices."""
     side, count = rows.shape
     if side <= count:
-        return jnp.linalg.eigh(rows @ rows.T)[1][:, -rank:]
-    values, vectors = jnp.linalg.eigh(rows.T @ rows)
+        return jnp.linalg.eigh(rows @ rows.T + after)[1][:, -rank:]
+    values, vectors = jnp.linalg.eigh(rows.T @ rows + after)
     real = values > NOTHING * values[-1]
     scale = jnp.where(real, 1 / jnp.sqrt(jnp.where(real, values, 1)), 0)
     return rows @ (vectors * scale)[:, -rank:]

@@ -1,9 +1,10 @@
-"""Krylov subspace descent: minimise the loss itself, not its model, in a small subspace [vinyals2012].
+"""Krylov subspace descent: minimize the loss itself, not its model, in a small subspace [vinyals2012].
 
 The subspace is spanned by g, F g, F^2 g, ... and the last direction. Coordinates in which F is the
 identity make it round, and a few iterations of BFGS in them find the step, usually on other rows than
 those of the gradient. No damping and no length are needed; the basis takes (size + 1) times the
-parameters' memory.
+parameters' memory. Conjugate gradients (`natgrad.solvers.truncated`) search the same subspace, without the
+last direction, for the minimum of the quadratic model, and keep no basis.
 """
 
 import functools
@@ -33,7 +34,7 @@ class Basis(NamedTuple):
 
 
 def subspace_descent(size: int = 20, *, iterations: int = 30) -> Descend:
-    """Minimise `value(step)` over steps in the subspace; the loss is never made larger.
+    """Minimize `value(step)` over steps in the subspace; the loss is never made larger.
 
     `value` is the loss after subtracting a step. The returned residual is that of the linear system, so
     that a step can be judged like any other.

@@ -8,6 +8,14 @@ which costs nothing to follow. Martens stops when it hardly falls any more [mart
 at iteration i, if i > k, phi(x_i) < 0 and (phi(x_i) - phi(x_{i-k})) / phi(x_i) < k epsilon, with
 k = max(10, i / 10). Some of the iterates, at geometrically growing i, can be kept, since an earlier
 one is often the better step [martens2010].
+
+Two public implementations do not offer what these methods need. `jax.scipy.sparse.linalg.cg` stops by the
+residual only (`tol`, `atol`, `maxiter`), returns the solution and None, and continues through negative
+curvature. `lineax.CG` stops when residual and last change are small (`rtol`, `atol`, `max_steps`) and returns
+the number of steps and a result; it takes operators tagged as definite and has no result for negative
+curvature. Here the stopping rule is an argument that sees phi, iterates can be kept, negative curvature ends
+the iteration before it and is reported, and the residual, from which phi of the step follows, is returned.
+Without a guess the start takes no product.
 """
 
 import math

@@ -7,11 +7,11 @@ from natgrad import config
 from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.models import registry
-from natgrad.sweep.plan import Candidate, Section, resolved
+from natgrad.sweep.plan import Candidate, SweepSection, resolved
 from natgrad.training.checks import check as check_limits
 
 
-def check(section: Section, candidates: Iterable[Candidate]) -> None:
+def check_candidates(section: SweepSection, candidates: Iterable[Candidate]) -> None:
     """Every candidate fits its data and has the columns that are asked for; data are read once."""
     known: dict[str, Any] = {}
     for candidate in candidates:
@@ -23,14 +23,14 @@ def check(section: Section, candidates: Iterable[Candidate]) -> None:
         check_limits(settings, known[key])
 
 
-def measured(settings: config.Config) -> list[str]:
+def comparable_columns(settings: config.Config) -> list[str]:
     """The columns of the trace by which settings can be compared or which can be shown."""
     every = (*registry.spec_of(settings.model.kind).columns, *registry.COLUMNS)
     return [column.name for column in every if column.name.startswith(("valid_", "test_"))]
 
 
-def _check_columns(section: Section, settings: config.Config) -> None:
-    known, kind = measured(settings), settings.model.kind
+def _check_columns(section: SweepSection, settings: config.Config) -> None:
+    known, kind = comparable_columns(settings), settings.model.kind
     judges = [name for name in known if name.startswith("valid_")]  # test data choose nothing
     for key, name, allowed in [
         ("judge", section.judge, judges),

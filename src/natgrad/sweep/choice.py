@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from natgrad.models import registry
-from natgrad.sweep.plan import Candidate, Section
-from natgrad.sweep.record import Record, Rows
+from natgrad.sweep.plan import Candidate, SweepSection
+from natgrad.sweep.record import TraceRows, TrialRecord
 
 
 class Results(NamedTuple):
     """What was compared by what, and what is known of it."""
 
-    section: Section
+    section: SweepSection
     candidates: Sequence[Candidate]
-    record: Record
+    record: TrialRecord
 
 
-class Choice(NamedTuple):
+class BestCandidate(NamedTuple):
     """The best candidate of a variant, by its number, and the seeds that its figures are means over.
 
     `confirmed` says that these seeds had no part in the choice; `edge` names the settings whose best value is
@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     edge: tuple[str, ...]
 
 
-def judged(rows: Rows | None, section: Section) -> dict[str, Any] | None:
+def deciding_row(rows: TraceRows | None, section: SweepSection) -> dict[str, Any] | None:
     """The row of a trial that counts: the last, or the best on validation; None if none is finite."""
     finite = [row for row in rows or () if is_number(row.get(section.judge))]
     if not finite or section.objective == "last":
@@ -39,7 +39,7 @@ def judged(rows: Rows | None, section: Section) -> dict[str, Any] | None:
     return max(finite, key=lambda row: score(section, row[section.judge]))
 
 
-def score(section: Section, value: float | None) -> float:
+def score(section: SweepSection, value: float | None) -> float:
     """How good a value of the judge is: more is better, whichever way the column goes."""
     if value is None:
         return -math.inf
@@ -58,7 +58,7 @@ def winner(results: Results, variant: str) -> int | None:
 
     def quality(number: int) -> tuple[int, float]:
         seeds = common or candidates[number].seeds
-        found = [judged(record.rows(candidates[number], seed), section) for seed in seeds]
+        found = [deciding_row(record.rows(candidates[number], seed), section) for seed in seeds]
         values = [score(section, row[section.judge]) for row in found if row is not None]
         return len(values), statistics.fmean(values) if values else -math.inf
 
@@ -66,7 +66,7 @@ def winner(results: Results, variant: str) -> int | None:
     return best if quality(best)[0] else None
 
 
-def choices(results: Results) -> list[Choice]:
+def best_candidates(results: Results) -> list[BestCandidate]:
     """The best candidate of every variant that has any, in the order of the variants."""
     section, candidates, record = results
     found = []
@@ -77,7 +77,7 @@ def choices(results: Results) -> list[Choice]:
         best = candidates[number]
         confirmed = tuple(seed for seed in section.confirm if record.rows(best, seed) is not None)
         edge = () if section.trials else edges(candidates, number)
-        found.append(Choice(number, confirmed or best.seeds, bool(confirmed), edge))
+        found.append(BestCandidate(number, confirmed or best.seeds, bool(confirmed), edge))
     return found
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from natgrad.sweep import plan as plans
-from natgrad.sweep.choice import Results, choices, is_number, judged, score
-from natgrad.sweep.plan import Candidate, Section
+from natgrad.sweep.choice import Results, best_candidates, deciding_row, is_number, score
+from natgrad.sweep.plan import Candidate, SweepSection
 from natgrad.sweep.values import Setting
 
 _Line = dict[str, Any]
@@ -21,14 +21,14 @@ def ranked(results: Results) -> list[tuple[_Line, Candidate]]:
     return sorted(lines, key=lambda pair: (incomplete(pair[0]), -_order(results.section, pair[0])))
 
 
-def chosen(results: Results) -> list[_Line]:
+def best_lines(results: Results) -> list[_Line]:
     """The best candidate of every variant, best first: over the seeds that confirm it, if there are any."""
     names = varied([each.setting for each in results.candidates])
     lines = [
         _line(results, results.candidates[each.number], each.seeds, names)
         | {"tried": list(tried(results.candidates, results.candidates[each.number].variant))}
         | {"confirmed": each.confirmed, "edge": list(each.edge)}
-        for each in choices(results)
+        for each in best_candidates(results)
     ]
     return sorted(lines, key=lambda line: -_order(results.section, line))
 
@@ -58,18 +58,18 @@ def tried(candidates: Sequence[Candidate], variant: str) -> dict[str, list[Any]]
 
 def _line(results: Results, candidate: Candidate, seeds: Sequence[int], names: Sequence[str]) -> _Line:
     section, _, record = results
-    found = [judged(record.rows(candidate, seed), section) for seed in seeds]
+    found = [deciding_row(record.rows(candidate, seed), section) for seed in seeds]
     rows = [row for row in found if row is not None]
     shown = {name: candidate.setting[name] for name in names if name in candidate.setting}
     start = {"variant": candidate.variant, "setting": shown, "seeds": len(rows)}
     return {**start, **_means(section, rows), "runs": [_run(section, candidate, seed) for seed in seeds]}
 
 
-def _run(section: Section, candidate: Candidate, seed: int) -> str:
+def _run(section: SweepSection, candidate: Candidate, seed: int) -> str:
     return plans.name_of(plans.resolved(candidate.setting, seed, section.seeded))
 
 
-def _means(section: Section, rows: Sequence[Mapping[str, Any]]) -> _Line:
+def _means(section: SweepSection, rows: Sequence[Mapping[str, Any]]) -> _Line:
     """Means over seeds, and standard deviations of the columns where there are several seeds."""
     found: _Line = {}
     for name in dict.fromkeys((section.judge, *section.columns, "epoch", "seconds")):
@@ -80,5 +80,5 @@ def _means(section: Section, rows: Sequence[Mapping[str, Any]]) -> _Line:
     return found
 
 
-def _order(section: Section, line: Mapping[str, Any]) -> float:
+def _order(section: SweepSection, line: Mapping[str, Any]) -> float:
     return score(section, line[section.judge])

@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 from natgrad.evaluate.pictures import save_figure
 from natgrad.sweep.choice import is_number
-from natgrad.sweep.record import Rows
+from natgrad.sweep.record import TraceRows
 
 SHOWN = 8  # settings whose curves are drawn: the best
 LISTED = 40  # settings whose ends are
 
 
-class Drawn(NamedTuple):
+class SettingCurves(NamedTuple):
     """A setting in the picture: its name, and the rows of each of its trials."""
 
     name: str
-    trials: list[Rows]
+    trials: list[TraceRows]
 
 
-def draw(path: Path, settings: Sequence[Drawn], *, column: str, title: str) -> None:
+def draw_sweep(path: Path, settings: Sequence[SettingCurves], *, column: str, title: str) -> None:
     """Left the curves of the best settings, right every seed of every setting; settings come best first."""
     from matplotlib.figure import Figure
 
@@ -45,6 +45,6 @@ def draw(path: Path, settings: Sequence[Drawn], *, column: str, title: str) -> N
     save_figure(path, figure)
 
 
-def _curve(rows: Rows, column: str) -> list[tuple[Any, Any]]:
+def _curve(rows: TraceRows, column: str) -> list[tuple[Any, Any]]:
     """Epochs and values, without the start."""
     return [(row["epoch"], row[column]) for row in rows[1:] if is_number(row.get(column))]

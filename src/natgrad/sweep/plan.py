@@ -20,7 +20,7 @@ from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
 from natgrad.sweep.shared import READERS, by_reader, check_shared, without_unread
-from natgrad.sweep.values import Setting, flat, values_of
+from natgrad.sweep.values import Setting, by_dotted_name, values_of
 
 MOST = 10_000  # settings of a grid: more are a mistake
 
@@ -34,7 +34,7 @@ class Variant(BaseModel):
     seeds: tuple[int, ...] | None = Field(None, min_length=1)
 
 
-class Section(BaseModel):
+class SweepSection(BaseModel):
     """The file's section `[sweep]`: seeds, what is compared, and for a search how many settings it tries."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,10 +68,10 @@ class Candidate(NamedTuple):
     seeds: tuple[int, ...]
 
 
-class Plan(NamedTuple):
+class SweepPlan(NamedTuple):
     """What to train: the candidates of a grid, or what a search may choose from."""
 
-    section: Section
+    section: SweepSection
     candidates: list[Candidate]
     space: dict[str, list[Any] | Range]
     fixed: Setting
@@ -83,23 +83,23 @@ class Plan(NamedTuple):
         return Candidate("", setting, self.section.seeds)
 
 
-def read(file: str | Path, overrides: Mapping[str, Any]) -> Plan:
+def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     """The plan of a file, with settings by short or dotted name over it; every setting is resolved."""
-    tree = config.read(file)
+    tree = config.read_toml(file)
     section = _section(tree)
     short = names.short_names()
     over = {short.get(name, name): value for name, value in overrides.items()}
-    given = flat(tree)
+    given = by_dotted_name(tree)
     if section.trials is not None:
         plan = _searched(section, given, over)
     else:
-        plan = Plan(section, _gridded(section, given, over), {}, {}, ())
+        plan = SweepPlan(section, _gridded(section, given, over), {}, {}, ())
     _check_seeds(plan)
-    return plan._replace(section=_judged(plan))
+    return plan._replace(section=_with_judge(plan))
 
 
-def _judged(plan: Plan) -> Section:
-    """The section with what is compared: by default the columns that the kind of model is judged by."""
+def _with_judge(plan: SweepPlan) -> SweepSection:
+    """The section with what is compared: by default the columns that its kind is judged by."""
     section, first = plan.section, plan.candidates[0]
     spec = registry.spec_of(resolved(first.setting, first.seeds[0], section.seeded).model.kind)
     judge = section.judge or spec.judge
@@ -121,7 +121,7 @@ def name_of(settings: config.Config) -> str:
     return f"{Path(settings.data.name).stem}-{settings.method}-{digest}-seed{settings.seed}"
 
 
-def _section(tree: dict[str, Any]) -> Section:
+def _section(tree: dict[str, Any]) -> SweepSection:
     """Take what is about the sweep itself out of the file's settings."""
     own = tree.pop("sweep", {})
     if not isinstance(own, dict):
@@ -133,14 +133,14 @@ def _section(tree: dict[str, Any]) -> Section:
     if len(places) > 1:
         raise InputError(f"expected the seeds in one place, got them in {' and '.join(places)}; keep one")
     try:
-        return Section.model_validate(own | {"seeds": next(iter(several.values()))} if several else own)
+        return SweepSection.model_validate(own | {"seeds": next(iter(several.values()))} if several else own)
     except ValidationError as error:
-        raise _explain("sweep", error, list(Section.model_fields)) from None
+        raise _explain("sweep", error, list(SweepSection.model_fields)) from None
 
 
-def _gridded(section: Section, given: Setting, over: Setting) -> list[Candidate]:
+def _gridded(section: SweepSection, given: Setting, over: Setting) -> list[Candidate]:
     found: dict[tuple[str, str], Candidate] = {}
-    changes = [flat(variant.model_extra or {}) for variant in section.variants]
+    changes = [by_dotted_name(variant.model_extra or {}) for variant in section.variants]
     check_shared(given, (each for own in changes for each in by_reader(given | own | over)))
     for number, (variant, own) in enumerate(zip(section.variants, changes, strict=True), start=1):
         title, seeds = _title(variant, own, number), variant.seeds or section.seeds
@@ -175,7 +175,7 @@ def _expanded(given: Setting, own: Setting) -> Iterator[Setting]:
             yield chosen | dict(zip(lists, combined, strict=True))
 
 
-def _searched(section: Section, shared: Setting, over: Setting) -> Plan:
+def _searched(section: SweepSection, shared: Setting, over: Setting) -> SweepPlan:
     given = shared | over
     if section.variants != (Variant(),):
         raise InputError("sweep.variants: a search takes none; leave out sweep.trials or the variants")
@@ -189,7 +189,7 @@ def _searched(section: Section, shared: Setting, over: Setting) -> Plan:
         raise InputError("sweep.trials: expected a range or a list of values to search, got none; give one")
     fixed = {name: value for name, value in given.items() if name not in space}
     check_shared(shared, by_reader(given))
-    plan = Plan(section, [], space, fixed, shared.keys() - over.keys())
+    plan = SweepPlan(section, [], space, fixed, shared.keys() - over.keys())
     return plan._replace(candidates=[plan.candidate(found) for found in _corners(space)])
 
 
@@ -213,7 +213,7 @@ def _range(name: str, value: dict[str, Any]) -> Range:
     return found
 
 
-def _check_seeds(plan: Plan) -> None:
+def _check_seeds(plan: SweepPlan) -> None:
     """Every setting complete with every seed; the seeds that confirm are others than those that choose."""
     section = plan.section
     for name in (names.short_names().get(name, name) for name in section.seeded):

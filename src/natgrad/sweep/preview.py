@@ -8,7 +8,7 @@ from natgrad.sweep import checks
 from natgrad.sweep import plan as plans
 from natgrad.sweep import record as records
 from natgrad.sweep.compare import tried, varied
-from natgrad.sweep.plan import Candidate, Plan, Section
+from natgrad.sweep.plan import Candidate, SweepPlan, SweepSection
 from natgrad.sweep.run import places, untrained
 
 
@@ -20,9 +20,9 @@ def preview(
     record: str | Path | None = None,
 ) -> dict[str, Any]:
     """What varies in every variant, the trials, which of them are recorded, and the seeds that confirm."""
-    plan = plans.read(file, settings)
-    known = records.read(places(file, out, record)[1], plan.section)
-    checks.check(plan.section, untrained(plan, known))
+    plan = plans.read_plan(file, settings)
+    known = records.read_record(places(file, out, record)[1], plan.section)
+    checks.check_candidates(plan.section, untrained(plan, known))
     confirm = list(plan.section.confirm)
     if plan.space:
         search = _search(plan)
@@ -41,12 +41,12 @@ def preview(
     return found | {"confirm": confirm}
 
 
-def _search(plan: Plan) -> dict[str, Any]:
+def _search(plan: SweepPlan) -> dict[str, Any]:
     shown = {name: part if isinstance(part, list) else part.model_dump() for name, part in plan.space.items()}
     return {"search": shown, "trials": plan.section.trials, "seeds": list(plan.section.seeds)}
 
 
-def _trial(section: Section, candidate: Candidate, seed: int, names: Sequence[str]) -> dict[str, Any]:
+def _trial(section: SweepSection, candidate: Candidate, seed: int, names: Sequence[str]) -> dict[str, Any]:
     settings = plans.resolved(candidate.setting, seed, section.seeded)
     return {
         "trial": plans.name_of(settings),

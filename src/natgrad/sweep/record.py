@@ -16,21 +16,21 @@ from typing import IO, Any
 
 from natgrad.config import names
 from natgrad.records import folder
-from natgrad.sweep.plan import Candidate, Section
+from natgrad.sweep.plan import Candidate, SweepSection
 from natgrad.sweep.shared import read_by, reader_for
-from natgrad.sweep.values import flat
+from natgrad.sweep.values import by_dotted_name
 
 _Line = dict[str, Any]
-Rows = list[dict[str, Any]]
+TraceRows = list[dict[str, Any]]
 
 _KEPT = ("epoch", "step", "seconds", "divergences", "damping", "kl")
 _SPLITS = ("train_", "valid_", "test_")
 
 
-class Record:
+class TrialRecord:
     """What is known of a sweep's trials; with a stream, what becomes known is appended to it."""
 
-    def __init__(self, section: Section, lines: Iterable[str], stream: IO[str] | None = None) -> None:
+    def __init__(self, section: SweepSection, lines: Iterable[str], stream: IO[str] | None = None) -> None:
         self.seeded, self.stream = section.seeded, stream
         self.known: dict[str, _Line] = {}
         for text in lines:
@@ -44,7 +44,7 @@ class Record:
         """The last line about a trial."""
         return self.known.get(identity(candidate.setting, seed, self.seeded))
 
-    def rows(self, candidate: Candidate, seed: int) -> Rows | None:
+    def rows(self, candidate: Candidate, seed: int) -> TraceRows | None:
         """The figures of a trial, or None if it has not been trained to its end."""
         return (self.line(candidate, seed) or {}).get("rows")
 
@@ -58,18 +58,18 @@ class Record:
             self.stream.flush()
 
 
-def read(path: Path, section: Section) -> Record:
+def read_record(path: Path, section: SweepSection) -> TrialRecord:
     """The record in a file, which need not exist."""
-    return Record(section, path.read_text("utf-8").splitlines() if path.exists() else ())
+    return TrialRecord(section, path.read_text("utf-8").splitlines() if path.exists() else ())
 
 
-def opened(stream: IO[str], section: Section) -> Record:
+def record_in(stream: IO[str], section: SweepSection) -> TrialRecord:
     """The record in a file that is open for reading and appending."""
     stream.seek(0)
     text = stream.read()
     if text and not text.endswith("\n"):
         stream.write("\n")  # after a line cut off by a kill
-    return Record(section, text.splitlines(), stream)
+    return TrialRecord(section, text.splitlines(), stream)
 
 
 def identity(settings: Mapping[str, Any], seed: int, seeded: Sequence[str]) -> str:
@@ -80,7 +80,7 @@ def identity(settings: Mapping[str, Any], seed: int, seeded: Sequence[str]) -> s
     >>> identity({"method": "rws", "damping": 1}, 0, ()) == identity({"method": "rws"}, 0, ())
     True
     """
-    given = flat(settings)
+    given = by_dotted_name(settings)
     unread = given.keys() - read_by(reader_for(given))
     idle = {name for name in unread if names.readers(name)}  # one unknown today made a difference once
     kept = {name: _plain(value) for name, value in given.items() if name not in idle}
@@ -88,7 +88,7 @@ def identity(settings: Mapping[str, Any], seed: int, seeded: Sequence[str]) -> s
     return json.dumps([kept, seed, also], sort_keys=True)
 
 
-def figures(trace: Iterable[Mapping[str, Any]]) -> Rows:
+def compared_figures(trace: Iterable[Mapping[str, Any]]) -> TraceRows:
     """The columns of a trace that are compared and drawn, without its diagnostics."""
     return [
         {name: value for name, value in row.items() if name in _KEPT or name.startswith(_SPLITS)}

@@ -11,13 +11,13 @@ from natgrad.records import folder
 from natgrad.sweep import checks
 from natgrad.sweep import plan as plans
 from natgrad.sweep import record as records
-from natgrad.sweep.choice import Results, choices, judged, score
+from natgrad.sweep.choice import Results, best_candidates, deciding_row, score
 from natgrad.sweep.claims import claimed, stoppable
-from natgrad.sweep.plan import Candidate, Plan, Section
+from natgrad.sweep.plan import Candidate, SweepPlan, SweepSection
 from natgrad.sweep.pool import Ending, Pool, Trial, cores
-from natgrad.sweep.record import Record, Rows
-from natgrad.sweep.search import Search
-from natgrad.sweep.table import title, write, written
+from natgrad.sweep.record import TraceRows, TrialRecord
+from natgrad.sweep.search import SettingSearch
+from natgrad.sweep.table import title, write_tables, written
 from natgrad.sweep.values import Setting
 
 Say = Callable[[str], None]
@@ -47,15 +47,15 @@ def sweep(
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers: expected at least 1, got {workers}")
-    plan = plans.read(file, settings or {})
+    plan = plans.read_plan(file, settings or {})
     place, path = places(file, out, record)
     if not compare_only:
-        checks.check(plan.section, untrained(plan, records.read(path, plan.section)))
+        checks.check_candidates(plan.section, untrained(plan, records.read_record(path, plan.section)))
     with claimed(place, None if record is None else path) as stream, stoppable(place):
-        going = Sweep(plan, place, records.opened(stream, plan.section), say or (lambda line: None))
+        going = Sweep(plan, place, records.record_in(stream, plan.section), say or (lambda line: None))
         if not compare_only:
             going.go(workers or len(cores()))
-        return write(place, going.results)
+        return write_tables(place, going.results)
 
 
 def places(file: str | Path, out: str | Path | None, record: str | Path | None) -> tuple[Path, Path]:
@@ -64,16 +64,17 @@ def places(file: str | Path, out: str | Path | None, record: str | Path | None) 
     return place, Path(record) if record is not None else place / "trials.jsonl"
 
 
-def untrained(plan: Plan, record: Record) -> list[Candidate]:
+def untrained(plan: SweepPlan, record: TrialRecord) -> list[Candidate]:
     """The candidates that a record does not have all figures of."""
     lacks = lambda each, seeds: any(record.rows(each, seed) is None for seed in seeds)  # noqa: E731
-    best = [plan.candidates[each.number] for each in choices(Results(plan.section, plan.candidates, record))]
+    results = Results(plan.section, plan.candidates, record)
+    best = [plan.candidates[each.number] for each in best_candidates(results)]
     return [each for each in plan.candidates if lacks(each, each.seeds)] + [
         each for each in best if lacks(each, plan.section.confirm)
     ]
 
 
-def total(plan: Plan) -> int:
+def total(plan: SweepPlan) -> int:
     """How many trials a plan makes."""
     section, variants = plan.section, {each.variant for each in plan.candidates}
     confirming = len(section.confirm) * len(variants)
@@ -85,12 +86,12 @@ def total(plan: Plan) -> int:
 class Sweep:
     """A sweep under way: its candidates so far, and what has become of their trials."""
 
-    def __init__(self, plan: Plan, place: Path, record: Record, say: Say) -> None:
+    def __init__(self, plan: SweepPlan, place: Path, record: TrialRecord, say: Say) -> None:
         self.plan, self.place, self.record, self.say = plan, place, record, say
         self.search, self.candidates = None, plan.candidates
         self.asked: list[Setting] = []  # by a search, for each candidate
         if plan.space:
-            self.search = Search(plan.space, plan.section.search_seed, place / "search.jsonl")
+            self.search = SettingSearch(plan.space, plan.section.search_seed, place / "search.jsonl")
             self.asked = list(self.search.done)
             self.candidates = list(map(plan.candidate, self.asked))
         self.total = total(plan)
@@ -132,7 +133,7 @@ class Sweep:
                 if seed in candidate.seeds:
                     yield self._trial(number, seed)
 
-    def _searched(self, search: Search) -> Iterator[Trial]:
+    def _searched(self, search: SettingSearch) -> Iterator[Trial]:
         """A setting is chosen when a worker is free for it, knowing all that is known by then."""
         while len(self.candidates) < (self.plan.section.trials or 0):
             self.asked.append(search.ask())
@@ -141,7 +142,7 @@ class Sweep:
                 yield self._trial(len(self.candidates) - 1, seed)
 
     def _confirming(self) -> Iterator[Trial]:
-        best = choices(self.results)
+        best = best_candidates(self.results)
         for seed in self.plan.section.confirm:
             for choice in best:
                 yield self._trial(choice.number, seed)
@@ -155,7 +156,7 @@ class Sweep:
         """Write down how a trial ended."""
         found: dict[str, Any] = {"error": ending.error}
         if ending.error is None:
-            found = {"rows": records.figures(folder.trace(self.place / trial.name))}
+            found = {"rows": records.compared_figures(folder.trace(self.place / trial.name))}
         candidate = self.candidates[trial.candidate]
         self.record.add(candidate, trial.seed, found | {"wall_seconds": ending.seconds})
         self._settle(trial)
@@ -166,21 +167,21 @@ class Sweep:
         self.count += 1
         self.left[trial.candidate] += 1
         line = self.record.line(candidate, trial.seed) or {}
-        said = f"failed: {line['error']}" if line.get("error") else told(section, line.get("rows"))
+        said = f"failed: {line['error']}" if line.get("error") else figures_line(section, line.get("rows"))
         self.say(f"[{self.count}/{self.total}] {trial.name}  {said}{remark}")
         if self.search is not None and self.left[trial.candidate] == len(section.seeds):
             self._tell(self.search, trial.candidate)
 
-    def _tell(self, search: Search, number: int) -> None:
+    def _tell(self, search: SettingSearch, number: int) -> None:
         candidate, section = self.candidates[number], self.plan.section
-        rows = [judged(self.record.rows(candidate, seed), section) for seed in candidate.seeds]
+        rows = [deciding_row(self.record.rows(candidate, seed), section) for seed in candidate.seeds]
         values = [score(section, row[section.judge]) for row in rows if row is not None]
         search.tell(self.asked[number], statistics.mean(values) if len(values) == len(rows) else None)
 
 
-def told(section: Section, rows: Rows | None) -> str:
+def figures_line(section: SweepSection, rows: TraceRows | None) -> str:
     """The figures of a trial in a line."""
-    row = judged(rows, section)
+    row = deciding_row(rows, section)
     if row is None:
         return f"no finite {title(section.judge)}"
     shown = [f"{title(name)} {written(name, row.get(name))}" for name in section.columns]

@@ -13,7 +13,7 @@ from natgrad.errors import InputError
 from natgrad.sweep.plan import Range, Setting
 
 
-class Search:
+class SettingSearch:
     """Asks for settings and is told their values."""
 
     def __init__(self, space: Mapping[str, list[Any] | Range], seed: int, record: Path) -> None:
@@ -21,13 +21,13 @@ class Search:
         self.record, self.space = record, space
         self.torn = record.exists() and not record.read_bytes().endswith(b"\n")  # the last line, by a kill
         self.distributions = {name: _distribution(optuna, part) for name, part in space.items()}
-        asked, told = _read(record)
+        asked, values = _read(record)
         known = [key for key in asked if self._fits(json.loads(key))]
         sampler = optuna.samplers.TPESampler(seed=seed + len(known))  # not the same numbers again
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
-        self.waiting = [key for key in known if told.get(key) is None]  # under way, or failed: tried again
+        self.waiting = [key for key in known if values.get(key) is None]  # under way, or failed: tried again
         self.done: list[Setting] = []
-        for params, value in ((json.loads(key), told[key]) for key in known if told.get(key) is not None):
+        for params, value in ((json.loads(key), values[key]) for key in known if values.get(key) is not None):
             found = optuna.trial.create_trial(params=params, distributions=self.distributions, value=value)
             self.study.add_trial(found)
             self.done.append(self._setting(params))
@@ -70,7 +70,7 @@ class Search:
 
 def _read(record: Path) -> tuple[list[str], dict[str, float | None]]:
     asked: dict[str, None] = {}
-    told: dict[str, float | None] = {}
+    values: dict[str, float | None] = {}
     for line in record.read_text("utf-8").splitlines() if record.exists() else ():
         try:
             row = json.loads(line)
@@ -79,8 +79,8 @@ def _read(record: Path) -> tuple[list[str], dict[str, float | None]]:
             continue  # cut off by a kill
         asked[key] = None
         if "told" in row:
-            told[key] = row.get("value")
-    return list(asked), told
+            values[key] = row.get("value")
+    return list(asked), values
 
 
 def _distribution(optuna: Any, part: list[Any] | Range) -> Any:

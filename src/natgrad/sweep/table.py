@@ -4,58 +4,60 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from natgrad import writing
 from natgrad.config import names
 from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.sweep.choice import Results
-from natgrad.sweep.compare import chosen, failed, ranked
-from natgrad.sweep.figure import Drawn, draw
+from natgrad.sweep.compare import best_lines, failed, ranked
+from natgrad.sweep.figure import SettingCurves, draw_sweep
 
 DIGITS = {"epoch": 0, "seconds": 1}
 
 
-def write(place: Path, results: Results) -> dict[str, Any]:
+def write_tables(place: Path, results: Results) -> dict[str, Any]:
     """Write the tables and the picture; return what they hold."""
     section, _, record = results
-    lines, best = ranked(results), chosen(results)
+    lines, best = ranked(results), best_lines(results)
     found = {
         "sweep": str(place),
         "objective": f"{section.objective} {section.judge}",
         "columns": list(section.columns),
         "chosen": best,
         "settings": [line for line, _ in lines],
-        "warnings": warnings(results, best),
+        "warnings": doubts(results, best),
         "failed": failed(results),
         "table": str(place / "table.md"),
         "picture": str(place / "sweep.png"),
     }
-    folder.write(place / "table.json", folder.json_line(found) + "\n")
-    folder.write(place / "table.md", "\n".join(page(found)) + "\n")
-    drawn = [
-        Drawn(_named(line), [record.rows(each, seed) or [] for seed in each.seeds]) for line, each in lines
+    writing.write(place / "table.json", folder.json_line(found) + "\n")
+    writing.write(place / "table.md", "\n".join(_markdown_page(found)) + "\n")
+    curves = [
+        SettingCurves(_named(line), [record.rows(each, seed) or [] for seed in each.seeds])
+        for line, each in lines
     ]
-    draw(place / "sweep.png", drawn, column=section.judge, title=title(section.judge))
+    draw_sweep(place / "sweep.png", curves, column=section.judge, title=title(section.judge))
     return found
 
 
-def page(found: Mapping[str, Any]) -> list[str]:
+def _markdown_page(found: Mapping[str, Any]) -> list[str]:
     """The tables as lines of Markdown: the best of every variant, if there are any, then all."""
     every = markdown(found["columns"], found["settings"])
     notes = [line for note in found["warnings"] for line in ("", note)]
-    if not apart(found):
+    if not has_table_of_best(found):
         return [*every, *notes]
     best = markdown(found["columns"], found["chosen"])
     return [*best, *notes, "", "Every setting, over the seeds that chose:", "", *every]
 
 
-def apart(found: Mapping[str, Any]) -> bool:
+def has_table_of_best(found: Mapping[str, Any]) -> bool:
     """Whether the best settings have a table of their own: there are variants, or other seeds confirm."""
     return any(line["variant"] or line.get("confirmed") for line in found["chosen"])
 
 
-def warnings(results: Results, best: Sequence[Mapping[str, Any]]) -> list[str]:
+def doubts(results: Results, best: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where the best settings deserve doubt: at an edge, not confirmed though asked to be, missing."""
-    edge = [f"{_who(line)} ({label(_at_edge(line))})" for line in best if line["edge"]]
+    edge = [f"{_who(line)} ({setting_label(_at_edge(line))})" for line in best if line["edge"]]
     alone = [_who(line) for line in best if results.section.confirm and not line["confirmed"]]
     there = {line["variant"] for line in best}
     lost = dict.fromkeys(each.variant for each in results.candidates if each.variant not in there)
@@ -78,14 +80,14 @@ def markdown(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list
 def cells(columns: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """The cells of a table by their heads; variants have their settings in one cell."""
     if any(line["variant"] for line in lines):
-        first = [{"variant": line["variant"], "setting": label(line["setting"])} for line in lines]
+        first = [{"variant": line["variant"], "setting": setting_label(line["setting"])} for line in lines]
     else:
         names = list(dict.fromkeys(name for line in lines for name in line["setting"]))
-        first = [{name: text(line["setting"].get(name, "")) for name in names} for line in lines]
-    return [row | figures(columns, line) for row, line in zip(first, lines, strict=True)]
+        first = [{name: short_text(line["setting"].get(name, "")) for name in names} for line in lines]
+    return [row | _figures(columns, line) for row, line in zip(first, lines, strict=True)]
 
 
-def figures(columns: Sequence[str], line: Mapping[str, Any]) -> dict[str, str]:
+def _figures(columns: Sequence[str], line: Mapping[str, Any]) -> dict[str, str]:
     """A line's numbers as text: means, ± their standard deviation over seeds."""
     spread = {title(name): _spread(name, line) for name in columns}
     plain = {name: written(name, line[name]) for name in ("epoch", "seconds")}
@@ -114,14 +116,14 @@ def written(name: str, value: float | None) -> str:
     return f"{value:.{DIGITS.get(name, 3)}f}"
 
 
-def text(value: Any) -> str:
+def short_text(value: Any) -> str:
     """A setting's value, short: lists of sizes as 64-16."""
-    return "-".join(text(inner) for inner in value) if isinstance(value, list | tuple) else f"{value}"
+    return "-".join(short_text(inner) for inner in value) if isinstance(value, list | tuple) else f"{value}"
 
 
-def label(setting: Mapping[str, Any]) -> str:
+def setting_label(setting: Mapping[str, Any]) -> str:
     """A setting in a few words, by short names."""
-    parts = [f"{brief(name)} {text(value)}" for name, value in setting.items()]
+    parts = [f"{brief(name)} {short_text(value)}" for name, value in setting.items()]
     return ", ".join(parts) or "the only setting"
 
 
@@ -144,7 +146,8 @@ def _at_edge(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(line: Mapping[str, Any]) -> str:
-    return f"{line['variant']}: {label(line['setting'])}" if line["variant"] else label(line["setting"])
+    setting = setting_label(line["setting"])
+    return f"{line['variant']}: {setting}" if line["variant"] else setting
 
 
 def _spread(name: str, line: Mapping[str, Any]) -> str:

@@ -9,16 +9,16 @@ from natgrad.errors import InputError
 Setting = dict[str, Any]
 
 
-def flat(tree: Mapping[str, Any], above: str = "") -> Setting:
+def by_dotted_name(tree: Mapping[str, Any], above: str = "") -> Setting:
     """Nested settings by their dotted names.
 
-    >>> flat({"method": "rws", "optimizer": {"learning_rate": [0.1, 0.2]}, "layers": [8, 4]})
+    >>> by_dotted_name({"method": "rws", "optimizer": {"learning_rate": [0.1, 0.2]}, "layers": [8, 4]})
     {'method': 'rws', 'optimizer.learning_rate': [0.1, 0.2], 'model.layers': [8, 4]}
     """
     found: Setting = {}
     for key, value in tree.items():
         if not above and isinstance(value, dict) and key in names.sections():
-            found |= flat(value, f"{key}.")
+            found |= by_dotted_name(value, f"{key}.")
         else:
             found[names.short_names().get(key, key) if not above else above + key] = value
     return found

@@ -30,7 +30,7 @@ class Orphan:
         """Nothing to do: the row is in the trace."""
 
 
-def train(folder: Path, settings: dict[str, Any]) -> None:
+def train_trial(folder: Path, settings: dict[str, Any]) -> None:
     """Train a trial, or go on with it where it was left."""
     from natgrad import config
     from natgrad.training import run as training
@@ -47,7 +47,7 @@ def attempt(folder: str, settings: dict[str, Any]) -> str | None:
     from natgrad.errors import InputError
 
     try:
-        train(Path(folder), settings)
+        train_trial(Path(folder), settings)
     except InputError as error:
         return str(error)
     except Exception as error:
@@ -56,7 +56,7 @@ def attempt(folder: str, settings: dict[str, Any]) -> str | None:
     return None
 
 
-def main() -> None:
+def _serve() -> None:
     """Serve until the pipe closes. Whatever a library prints goes to stderr, not among the answers."""
     if len(sys.argv) > 1 and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(sys.argv[1])})  # before JAX counts the cores
@@ -71,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    _serve()

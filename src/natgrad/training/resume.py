@@ -14,11 +14,13 @@ import jax.numpy as jnp
 from natgrad import config
 from natgrad.data import Dataset, load_settings
 from natgrad.errors import InputError
+from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, Progress
 from natgrad.training.checks import learned
 from natgrad.training.session import Session, is_over
+from natgrad.writing import write
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ def saved(place: Path, epochs: int | None) -> Session | None:
     with folder.writing(place):
         folder.cut(place, session.progress.rows)
         if session.settings != before:
-            folder.write(place / "config.toml", config.dump(session.settings))
+            write(place / "config.toml", config.dump(session.settings))
     return session
 
 
@@ -97,7 +99,8 @@ def _going_on(notes: Notes | None, settings: config.Run) -> Notes | None:
 def _keeping_pace(before: config.Run, settings: config.Run, found: Dataset) -> config.Run:
     """The config in which schedules are as long as they were."""
     chosen = settings.training
-    if chosen.epochs == before.training.epochs or chosen.schedule_steps:
+    scheduled = registry.spec_of(settings.model.kind).is_scheduled(settings)
+    if chosen.epochs == before.training.epochs or chosen.schedule_steps or not scheduled:
         return settings
     steps = learned(settings, found) // before.training.batch_size * before.training.epochs
     return settings.model_copy(

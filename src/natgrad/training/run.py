@@ -18,6 +18,7 @@ from natgrad.records.notes import Notes
 from natgrad.training import resume as beginnings
 from natgrad.training import signals
 from natgrad.training.session import Session, Watcher
+from natgrad.writing import write
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
     """Train a session to its end in a folder that is ours."""
     with folder.writing(place):
         if not (place / "environment.json").exists():
-            folder.write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
+            write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
     with signals.noted(final=final) as stop:
         session.go(place, watch, stop)
     if sheets := session.problem.pictures(session.state):

@@ -16,7 +16,7 @@ class Turn(NamedTuple):
 
 
 def in_turn(main: Algorithm, *others: Turn) -> Algorithm:
-    """The steps of every other method, one after the other, then one of the main method, which is told."""
+    """The steps of every other method, one after the other, then one of the main one, which is described."""
 
     def init(key: PRNGKeyArray, model: Model, batch: Batch) -> State:
         key_main, *keys = jax.random.split(key, 1 + len(others))

@@ -53,7 +53,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
             otherwise values outside [0, 1] are an error.
         settings: any other setting of natgrad by its dotted name, such as {"optimizer.schedule": "cosine"}.
         random_state: decides initial weights, the order of rows and every sample.
-        model_: after fitting, the `natgrad.trained.Trained` model.
+        model_: after fitting, the `natgrad.models.helmholtz.trained.Trained` model.
         n_features_in_: the number of features seen in fitting.
 
     Example:

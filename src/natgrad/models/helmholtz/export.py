@@ -7,7 +7,6 @@ Layers are counted from the data upward. The header's metadata has the sizes and
 stand for off and on.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from natgrad.errors import InputError
 from natgrad.layers.bernoulli import Coding, Layer
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.records.state import named, opened
+from natgrad.writing import write
 
 _FORMAT = "natgrad-helmholtz-1"
 
@@ -30,12 +30,9 @@ def save(path: str | Path, model: Helmholtz) -> Path:
     sizes = ",".join(str(size) for size in model.sizes)
     about = {"format": _FORMAT, "sizes": sizes, "off": str(model.coding.low), "on": str(model.coding.high)}
     arrays = {name: np.ascontiguousarray(array) for name, array in named(model).items()}
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_bytes(serialise(arrays, metadata=about))
-        os.replace(temporary, path)
+        write(path, serialise(arrays, metadata=about))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise InputError(
             f"cannot write the model to {path}: {error.strerror}; give a file you may write"
         ) from None

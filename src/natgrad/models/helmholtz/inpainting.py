@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from natgrad.layers import bernoulli
 from natgrad.layers.bernoulli import Values
 from natgrad.models.helmholtz import machine as helmholtz
-from natgrad.models.helmholtz.machine import Helmholtz, Pass
+from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.tree import map_layers
 
 _DREAMS = 1000  # candidates for the start of every chain
@@ -86,7 +86,7 @@ def start(key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, dr
 def advance(key: PRNGKeyArray, model: Helmholtz, chain: Chain, hide: Mask, *, samples: int) -> Chain:
     """One step of every chain: hidden states by resampling, then hidden pixels given them."""
     key_wake, key_pick, key_pixels = jax.random.split(key, 3)
-    present = _judged(model, (chain.visible[:, None, :], *chain.hidden))
+    present = helmholtz.judged(model, (chain.visible[:, None, :], *chain.hidden))
     fresh = helmholtz.wake(key_wake, model, chain.visible, samples)  # ~ q(h | x)
     log_weights = jnp.concatenate([helmholtz.log_weights(model, drawn) for drawn in (present, fresh)])
     pick = jax.random.categorical(key_pick, log_weights, axis=0)  # the present state is number 0
@@ -103,10 +103,3 @@ def advance(key: PRNGKeyArray, model: Helmholtz, chain: Chain, hide: Mask, *, sa
 def _fill(key: PRNGKeyArray, model: Helmholtz, means: _Visible, visible: _Visible, hide: Mask) -> _Visible:
     on = jax.random.uniform(key, means.shape, means.dtype) < means  # ~ p(x | h_1)
     return jnp.where(hide, model.coding.value(on, means.dtype), visible)
-
-
-def _judged(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
-    """What both networks say of given states."""
-    generation = map_layers(bernoulli.logits, model.generation, values[1:])
-    recognition = map_layers(bernoulli.logits, model.recognition, values[:-1])
-    return Pass(values, (*generation, model.prior[:, None, None]), recognition)

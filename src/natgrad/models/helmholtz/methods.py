@@ -31,6 +31,7 @@ from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, Part, blockwise
 
 _WATCHED = 20  # steps from one look at the reduction ratio to the next
+_FACTOR = 1.1  # of the damping, at every look: draws are few, and a single ratio says little
 
 _OBJECTIVES: dict[str, Callable[[Any, int], Objective]] = {
     "wake-sleep": lambda chosen, samples: wake_sleep(samples, sleep_share=chosen.sleep_share),
@@ -206,7 +207,7 @@ def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
     falling = scheduled(SCHEDULES["exponential"](damping, Decay(pace.steps, final)))
     if not chosen.adaptive:
         return falling
-    return levenberg_marquardt(falling, every=_WATCHED, bounds=(1e-3, 1e3))
+    return levenberg_marquardt(falling, factor=_FACTOR, every=_WATCHED, bounds=(1e-3, 1e3))
 
 
 def _length(chosen: Any, rate: optax.Schedule) -> Length | None:

@@ -199,6 +199,14 @@ def check(config: Any, dataset: Any) -> None:
 
 
 _NATS = "nats per row"
+
+
+def is_scheduled(config: Any) -> bool:
+    """Whether the learning rate or the damping follows a schedule."""
+    damped = hasattr(config, "metric") and config.metric.final_damping is not None
+    return config.optimizer.schedule != "constant" or damped
+
+
 SPEC = Spec(
     kinds={
         "helmholtz": "a Helmholtz machine: layers of binary units, generated downward and recognized upward"
@@ -251,6 +259,7 @@ SPEC = Spec(
     headline="test_ll",
     shape=Shape,
     kind="natgrad.models.helmholtz.kind:KIND",
+    is_scheduled=is_scheduled,
     check=check,
     commands={
         "evaluate": "natgrad.models.helmholtz.commands:evaluate",

@@ -282,6 +282,7 @@ SPEC = Spec(
     headline="test_ll",
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
+    is_scheduled=lambda config: getattr(config.optimizer, "schedule", "constant") != "constant",
     check=check,
     commands={"evaluate": "natgrad.models.network.commands:evaluate"},
 )

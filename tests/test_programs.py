@@ -1,0 +1,142 @@
+"""Trainings that differ only in numbers share their programs; an objective is traced once."""
+
+from collections import OrderedDict
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad import config
+from natgrad.data import load as load_data
+from natgrad.models.helmholtz import methods
+from natgrad.training import compile as compiling
+from natgrad.training import session
+from trainings import SETTINGS, same
+
+SHORT = SETTINGS | {"epochs": 1, "evaluation.every": 1}
+
+
+@pytest.fixture
+def traces(monkeypatch):
+    """What a chunk of steps was traced for, with no program of another test at hand."""
+    found, honest = [], session.chunk
+
+    def chunk(algorithm, size, draw):
+        function = honest(algorithm, size, draw)
+
+        def advance(*arguments):
+            found.append(size)
+            return function(*arguments)
+
+        return advance
+
+    monkeypatch.setattr(session, "chunk", chunk)
+    monkeypatch.setattr(compiling, "_programs", OrderedDict())
+    return found
+
+
+@pytest.fixture
+def other_data(tmp_path):
+    """As many rows of the same size as `data`, of other values."""
+    np.save(tmp_path / "other.npy", np.random.default_rng(1).random((50, 2, 3)))
+    return str(tmp_path / "other.npy")
+
+
+def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, data, other_data, traces):
+    """The same again, another seed, other rows, other habits: one program, and what it does is right."""
+    del place  # its cache on disk
+    changes = [{}, {"seed": 6}, {"data": other_data}, {"evaluation.rows": 3, "training.save_seconds": 7}]
+    shared = [
+        natgrad.train(out=tmp_path / f"shared{number}", **SHORT | {"data": data} | change)
+        for number, change in enumerate(changes)
+    ]
+    assert traces == [8]
+    compiling._programs.clear()
+    alone = natgrad.train(out=tmp_path / "alone", **SHORT | {"data": other_data})
+    assert traces == [8, 8]
+    same(shared[2].folder, alone.folder)
+    assert shared[1].trace[-1]["train_loss"] != shared[0].trace[-1]["train_loss"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"learning_rate": 0.3},
+        {"batch_size": 10},
+        {"samples": 2},
+        {"evaluation.average": 0.5},
+        {"data.binarize": "round"},
+        {"epochs": 2},  # schedules are longer
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_changes_a_step_is_compiled_for_itself(tmp_path, place, data, traces, change):
+    del place
+    for number, settings in enumerate((SHORT, SHORT | change)):
+        natgrad.train(data=data, out=tmp_path / f"run{number}", **settings)
+    assert len(traces) == 2
+
+
+def test_programs_are_told_apart_by_key_and_shapes(monkeypatch):
+    monkeypatch.setattr(compiling, "_programs", OrderedDict())
+    traced = []
+
+    def run(key, size, kind=jnp.float64):
+        def function(x):
+            traced.append((key, size))
+            return x + 1
+
+        given = jnp.zeros(size, kind)
+        assert compiling.compiled(function, given, key=key)(given).tolist() == [1] * size
+        return len(traced)
+
+    assert [run("a", 2), run("a", 2), run("a", 3), run("b", 2), run("a", 2, jnp.float32)] == [1, 1, 2, 3, 4]
+    assert [run(None, 2), run(None, 2)] == [5, 6]  # without a key nothing is known
+    assert len(compiling._programs) == 4
+
+
+def test_the_programs_used_last_are_kept(monkeypatch):
+    monkeypatch.setattr(compiling, "_programs", OrderedDict())
+    monkeypatch.setattr(compiling, "_KEPT", 2)
+    made = {
+        name: compiling.compiled(lambda x: x + 1, jnp.zeros(1), key=name) for name in ("one", "two", "three")
+    }
+    get = lambda name: compiling.compiled(lambda x: x + 1, jnp.zeros(1), key=name)  # noqa: E731
+    assert get("two") is made["two"]  # so that "three" is the oldest now
+    assert get("one") is not made["one"]
+    assert get("two") is made["two"]
+    assert get("three") is not made["three"]
+
+
+CHOICES = {
+    "ws": {"method": "ws"},
+    "nrws": {"method": "nrws"},
+    "kept, averaged": {"method": "nrws", "refresh": 3, "evaluation.average": 0.5},
+    "adaptive": {"method": "nrws", "metric.adaptive": True, "metric.gradient_decay": 0.5},
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_an_objective_is_traced_once_before_the_first_step(data, monkeypatch, case):
+    """For shapes, for the first state and for the compiled chunk together."""
+    calls = []
+
+    def counted(make):
+        def objective(chosen, samples):
+            honest = make(chosen, samples)
+
+            def estimate(*given):
+                calls.append(samples)
+                return honest.estimate(*given)
+
+            return honest._replace(estimate=estimate)
+
+        return objective
+
+    for name, make in methods._OBJECTIVES.items():
+        monkeypatch.setitem(methods._OBJECTIVES, name, counted(make))
+    monkeypatch.setattr(compiling, "_programs", OrderedDict())
+    begun = session.Session.begin(config.resolve(SHORT | CHOICES[case]), load_data(data))
+    begun._compile()
+    assert calls == [3]

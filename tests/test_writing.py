@@ -1,0 +1,78 @@
+"""Files are replaced whole: a disk that fails leaves the old one, and nothing under a temporary name."""
+
+import errno
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import cases
+from natgrad import writing
+from natgrad.errors import InputError
+from natgrad.evaluate.pictures import save_figure
+from natgrad.models.helmholtz import export
+from natgrad.records import folder
+from natgrad.relax import saved
+
+SENTENCES = {
+    "plain": None,
+    "search": None,
+    "model": "cannot write the model to .*: No space left on device; give a file you may write",
+    "picture": "cannot write the picture .*: No space left on device; give a file you may write",
+}
+WRITERS = {
+    "plain": lambda path: writing.write(path, b"new"),
+    "search": lambda path: saved.write(path.parent, {"a": np.zeros(2)}, {}),
+    "model": lambda path: export.save(path, cases.machine((3, 2))),
+    "picture": lambda path: save_figure(path, Figure()),
+}
+
+
+def full(*args):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@contextmanager
+def refused(sentence):
+    with pytest.raises(InputError if sentence else OSError, match=sentence or "No space left on device"):
+        yield
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(name, call, tmp_path, monkeypatch):
+    """Every writer of the package has its bytes on the disk before it gives them the file's name."""
+    path = tmp_path / saved.NAME
+    path.write_bytes(b"old")
+    with monkeypatch.context() as patched:
+        patched.setattr(writing.os if call == "fsync" else writing.Path, call, full)
+        with refused(SENTENCES[name]):
+            WRITERS[name](path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    WRITERS[name](path)
+    assert path.read_bytes() != b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_nothing_is_written_through_a_link(name, tmp_path):
+    """A link under the temporary name is removed: what it points to is somebody else's."""
+    other = tmp_path / "other"
+    other.write_bytes(b"theirs")
+    (tmp_path / "here").mkdir()
+    path = tmp_path / "here" / saved.NAME
+    path.with_name(f".{path.name}.tmp").symlink_to(other)
+    WRITERS[name](path)
+    assert other.read_bytes() == b"theirs"
+    assert not path.is_symlink()
+
+
+def test_files_grow_at_their_end(tmp_path):
+    for text in ("a\n", b"b\n"):
+        writing.extend(tmp_path / "trace", text)
+    assert (tmp_path / "trace").read_text() == "a\nb\n"
+    folder.append(tmp_path, {"a": 1})
+    folder.append(tmp_path, {"a": 2})
+    assert list(folder.trace(tmp_path)) == [{"a": 1}, {"a": 2}]
