@@ -1,0 +1,140 @@
+"""log Z by enumeration and by annealing, pseudo-likelihoods; published machines."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from boltzmann_cases import CODINGS, Enumerated, all_states, made
+
+from natgrad import InputError
+from natgrad.layers import generator
+from natgrad.layers.bernoulli import Layer
+from natgrad.models.rbm import annealed, gibbs, machine, partition, pseudo
+
+codings = pytest.mark.parametrize("coding", list(CODINGS))
+
+
+@codings
+@pytest.mark.parametrize("sizes", [(4, 3), (3, 5)])
+def test_log_z_is_the_sum_over_all_states(coding, sizes, monkeypatch):
+    model = made(coding, sizes)
+    every = Enumerated(model, coding)
+    np.testing.assert_allclose(partition.exact_log_z(model), every.log_z, atol=1e-12)
+    monkeypatch.setattr(partition, "_PORTION", 2 * max(sizes))  # two states at a time
+    value, slope = jax.value_and_grad(partition.exact_log_z)(model)
+    np.testing.assert_allclose(value, every.log_z, atol=1e-12)
+    leaves = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(slope)])
+    np.testing.assert_allclose(leaves, every.mean(), atol=1e-12)
+    logs = partition.exact_log_likelihood(model, jnp.asarray(every.below.T))
+    np.testing.assert_allclose(logs, every.log_visible(), atol=1e-12)
+
+
+def test_log_z_of_a_gaussian_machine_is_a_sum_over_hidden_states():
+    model = made(sizes=(5, 3), gaussian=True)
+    logs = machine.hidden_marginal(model, jnp.asarray(all_states(3, "binary")))
+    np.testing.assert_allclose(partition.exact_log_z(model), np.logaddexp.reduce(np.asarray(logs)))
+
+
+def test_too_many_units_to_enumerate_are_refused():
+    with pytest.raises(InputError, match=r"at most 22 units on the smaller side.*30 visible and 30 hidden"):
+        partition.exact_log_z(made(sizes=(30, 30)))
+
+
+@codings
+def test_pseudo_likelihood_is_the_product_of_conditionals(coding):
+    model = made(coding)
+    every = Enumerated(model, coding)
+    table = {tuple(v): log for v, log in zip(every.below, every.log_visible(), strict=True)}
+    low = CODINGS[coding].low
+
+    def naive(v):
+        total = 0.0
+        for unit in range(len(v)):
+            other = v.copy()
+            other[unit] = low + 1 - v[unit]
+            total += table[tuple(v)] - np.logaddexp(table[tuple(v)], table[tuple(other)])
+        return total
+
+    visible = jnp.asarray(every.below.T)
+    found = pseudo.pseudo_log_likelihood(model, visible)
+    np.testing.assert_allclose(found, [naive(v) for v in every.below], atol=1e-12)
+    many = jnp.repeat(visible, 500, axis=1)
+    some = pseudo.pseudo_estimate(jax.random.key(0), model, many, machine.hidden_inputs(model, many))
+    means = np.asarray(some).reshape(-1, 500)
+    error = means.std(axis=1) / np.sqrt(500)
+    assert (np.abs(means.mean(axis=1) - found) < 5 * error + 1e-9).all()
+
+
+def test_the_proxy_of_a_gaussian_machine_is_a_density_of_rows():
+    model = made(sizes=(2, 3), gaussian=True)
+    visible = jnp.array([[0.3], [-1.0]])
+    inputs = machine.hidden_inputs(model, visible)
+    mean = machine.visible_inputs(model, model.hidden_units.mean(inputs))
+    expected = -0.5 * ((visible - mean) ** 2).sum() - np.log(2 * np.pi)
+    found = pseudo.proxy(jax.random.key(0), model, visible, inputs)
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(("coding", "gaussian"), [("binary", False), ("signed", False), ("binary", True)])
+def test_annealing_states_an_error_that_holds(coding, gaussian):
+    model = made(coding, (8, 6), scale=0.5, gaussian=gaussian)
+    exact, base, good = float(partition.exact_log_z(model)), 0.1 * jnp.arange(8.0), [0, 0]
+    states = jnp.asarray(all_states(6, coding))
+    logs = machine.hidden_marginal(model, states) - exact
+    for seed in range(20):
+        keys = jax.random.split(generator.key(seed), 4)
+        found = annealed.anneal(keys[0], model, base, chains=50, temperatures=40)
+        chosen = states[:, jax.random.categorical(keys[1], logs, shape=(50,))]
+        visible = model.visible_units.drawn(keys[2], machine.visible_inputs(model, chosen))
+        back = annealed.anneal_back(keys[3], model, base, visible, temperatures=40)
+        good = [n + (r.low <= exact <= r.high) for n, r in zip(good, (found, back), strict=True)]
+        assert found.se < 0.3
+    assert min(good) >= 19
+
+
+def test_few_temperatures_are_found_out():
+    model = made("binary", (30, 12), scale=2.0)
+    base, key = jnp.full(30, -3.0), generator.key(0)
+    start = annealed.anneal(key, model, base, chains=50, temperatures=1)
+    rows = gibbs.turns(key, model, gibbs.independent(key, model, 50), 50).visible
+    back = annealed.anneal_back(key, model, base, rows, temperatures=1)
+    assert start.logs.mean() < float(partition.exact_log_z(model)) < back.logs.mean()
+    assert "nats apart; give more --temperatures" in annealed.disagreement(start, back)
+    assert annealed.disagreement(start, start) == ""
+
+
+@pytest.mark.parametrize(("name", "value"), [("chains", 0), ("temperatures", 0)])
+def test_annealing_refuses_nothing_to_do(name, value):
+    counts = {"chains": 10, "temperatures": 10, name: value}
+    with pytest.raises(InputError, match=f"{name}: expected at least"):
+        annealed.anneal(generator.key(0), made(), jnp.zeros(4), **counts)
+
+
+def published(folder, name):
+    with np.load(folder / "rbm" / name) as arrays:
+        single = [jnp.asarray(arrays[key], jnp.float32) for key in ("weights", "hidden_bias", "visible_bias")]
+    return machine.Boltzmann(Layer(single[0].T, single[1]), single[2])
+
+
+def test_log_z_of_a_published_machine(shared_data, optimised):
+    model = published(shared_data, "mnist14_20.npz")
+    assert float(jax.jit(partition.exact_log_z)(model)) == pytest.approx(72.685839, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_annealing_of_a_published_machine(shared_data, optimised):
+    model = published(shared_data, "mnist28_500_cd25.npz")
+    with np.load(shared_data / "binarized_mnist" / "binarized_mnist.npz") as arrays:
+        rows = {name: np.unpackbits(arrays[name], axis=1, count=784) for name in ("train", "test")}
+    base = machine.bias_of(model.visible_units, rows["train"].mean(axis=0), len(rows["train"]))
+    began = time.process_time(), time.perf_counter()
+    found = annealed.anneal(
+        generator.key(0), model, jnp.asarray(base, jnp.float32), chains=100, temperatures=10_000
+    )
+    print(f"log Z {found.log_z:.3f} +- {found.se:.3f}", end=", ")
+    print(f"{time.process_time() - began[0]:.1f} CPU s, {time.perf_counter() - began[1]:.1f} s")
+    assert abs(found.log_z - 451.28) < 3 * found.se
+    free = machine.negative_free_energy(model, jnp.asarray(rows["test"].T, jnp.float32))
+    assert float(free.mean()) - found.log_z == pytest.approx(-86.34, abs=0.1 + 3 * found.se)
