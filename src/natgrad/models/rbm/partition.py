@@ -52,7 +52,7 @@ def exact_log_z(model: Boltzmann) -> Float[Array, ""]:
 
     @jax.checkpoint
     def portion(number: Array) -> Float[Array, ""]:
-        outer = _coded(turned, number, hidden - first)
+        outer = state_numbered(turned, number, hidden - first)
         shifted = inputs + (turned.weight[first:].T @ outer)[:, None]
         logs = linear + turned.hidden_bias[first:] @ outer + turned.visible_units.log_partition(shifted)
         return logsumexp(logs)
@@ -72,7 +72,7 @@ def every_state(model: Boltzmann, units: int) -> UnitRows:
     return model.hidden_units.coding.value(jnp.asarray(on), model.hidden_bias.dtype)
 
 
-def _coded(model: Boltzmann, number: Array, units: int) -> Float[Array, " unit"]:
+def state_numbered(model: Boltzmann, number: Array, units: int) -> Float[Array, " unit"]:
     """The state of so many units that a number stands for."""
     on = (number >> jnp.arange(units, dtype=jnp.uint32)) & jnp.uint32(1)
     return model.hidden_units.coding.value(on, model.hidden_bias.dtype)

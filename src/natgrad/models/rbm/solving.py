@@ -1,0 +1,112 @@
+"""How the system of a machine's Fisher is solved, whole or in parts, and in which chart it is damped.
+
+Damping is of a chart: damping I + F means something else once statistics are centered. `centering` solves
+in the centered chart and gives the direction in the machine's own parameters, so nothing else has to know.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natgrad import tree
+from natgrad.core import Model, Operator, Solution, Solver
+from natgrad.errors import InputError
+from natgrad.models.rbm.machine import from_centered, to_centered
+from natgrad.solvers.choice import always
+from natgrad.solvers.direct import direct
+from natgrad.solvers.minres import minres_qlp
+from natgrad.solvers.results import CONVERGED
+from natgrad.solvers.truncated import conjugate_gradient
+from natgrad.solvers.units import per_layer
+from natgrad.solvers.whole import dense_solve, dual_solve
+
+_SIDE = 1024  # of a matrix that is factored at every step
+_BLOCK_NUMBERS = 2**26  # 256 MB
+
+
+class Charted(NamedTuple):
+    """A metric in the machine's own chart, its damping, and what a solver made of it in another."""
+
+    operator: Any
+    damping: Float[Array, ""]
+    inner: Any
+
+
+def centering(solver: Solver) -> Solver:
+    """Solve in the centered chart."""
+
+    def prepare(operator: Any, damping: Array, after: Any) -> tuple[Charted, Any]:
+        inner, after = solver.prepare(operator.centered(), damping, after)
+        return Charted(operator, damping, inner), after
+
+    def solve(factor: Charted, gradient: Model, guess: Model | None) -> Solution:
+        del guess
+        offsets = factor.operator.offsets
+        found = solver.solve(factor.inner, to_centered(gradient, offsets), None)
+        return found._replace(value=from_centered(found.value, offsets))
+
+    return Solver(prepare, solve)
+
+
+def cheapest(iterations: int) -> Solver:
+    """In sample space if there are fewer samples than parameters, whole if small, else by iterations."""
+
+    def choose(operator: Operator) -> Solver:
+        product = operator.bind()
+        size = sum(leaf.size for leaf in jax.tree.leaves(operator.like))
+        if product.gram is not None and product.samples < min(size, _SIDE):
+            return dual_solve(refine=False)
+        return dense_solve() if size <= _SIDE else conjugate_gradient(iterations)
+
+    def solve(factor: Any, gradient: Model, guess: Model | None) -> Solution:
+        return choose(factor.operator).solve(factor, gradient, guess)
+
+    return Solver(lambda operator, damping, after: choose(operator).prepare(operator, damping, after), solve)
+
+
+def blocks_alone() -> Solver:
+    """Only the blocks of hidden units and the diagonal of visible biases."""
+    inner = per_layer(always(direct()))
+
+    def prepare(operator: Any, damping: Array, after: Any) -> tuple[Charted, Any]:
+        visible, hidden = operator.like.sizes
+        if hidden * (visible + 1) ** 2 > _BLOCK_NUMBERS:
+            raise InputError(
+                f"expected at most {_BLOCK_NUMBERS} numbers in the blocks of hidden units, got "
+                f"{hidden * (visible + 1) ** 2}; use --solver diagonal, or auto for the whole Fisher"
+            )
+        factor, after = inner.prepare(operator.blocks(), damping, after)
+        return Charted(operator, damping, factor), after
+
+    return Solver(prepare, lambda factor, gradient, guess: inner.solve(factor.inner, gradient, guess))
+
+
+def diagonal_alone() -> Solver:
+    """Only the diagonal."""
+
+    def prepare(operator: Any, damping: Array, after: Any) -> tuple[Charted, Any]:
+        return Charted(operator, damping, operator.diagonal()), after
+
+    def solve(factor: Charted, gradient: Model, guess: Model | None) -> Solution:
+        del guess
+        value = jax.tree.map(lambda g, d: g / (factor.damping + d), gradient, factor.inner)
+        length = tree.vdot(value, jax.tree.map(jnp.multiply, factor.inner, value))
+        done = jnp.zeros((), jnp.int32)
+        return Solution(value, length, done, jnp.asarray(CONVERGED), jnp.full_like(length, jnp.nan))
+
+    return Solver(prepare, solve)
+
+
+WHOLE_SOLVERS: dict[str, Callable[[int], Solver]] = {
+    "auto": cheapest,
+    "dual": lambda iterations: dual_solve(),
+    "direct": lambda iterations: dense_solve(),
+    "cg": conjugate_gradient,
+    "minres": minres_qlp,
+    "blocks": lambda iterations: blocks_alone(),
+    "diagonal": lambda iterations: diagonal_alone(),
+}
+"""The solvers of a config by name; an iterative one takes its iterations."""

@@ -1,0 +1,165 @@
+"""The Fisher of joint and marginal model against sums over all states; every solver against dense algebra."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from boltzmann_cases import CODINGS, Enumerated, made
+
+from natgrad import InputError
+from natgrad.metrics.probing import dense
+from natgrad.models.rbm import covariance, fisher, machine, objectives, solving
+from natgrad.models.rbm.gibbs import Drawn
+from natgrad.models.rbm.partition import exact_log_z
+
+codings = pytest.mark.parametrize("coding", list(CODINGS))
+flat = fisher.raveled
+
+
+@codings
+@pytest.mark.parametrize("sizes", [(4, 3), (2, 4)])
+def test_the_exact_fisher(coding, sizes, monkeypatch):
+    model = made(coding, sizes)
+    every = Enumerated(model, coding)
+    np.testing.assert_allclose(covariance.joint_covariance(model), every.fisher(), atol=1e-10)
+    marginal = covariance.joint_covariance(model, marginal=True)
+    np.testing.assert_allclose(marginal, every.marginal_fisher(), atol=1e-10)
+    assert np.linalg.eigvalsh(every.fisher() - marginal).min() > -1e-10  # E[Cov(T | v)]
+    monkeypatch.setattr(covariance, "_PORTION", 40)
+    np.testing.assert_allclose(covariance.joint_covariance(model), every.fisher(), atol=1e-10)
+
+
+def test_the_exact_fisher_is_the_hessian_of_log_z():
+    model = made(sizes=(3, 2), gaussian=True)
+    slope = lambda x: flat(jax.grad(exact_log_z)(fisher.unraveled(model, x)))  # noqa: E731
+    steps = 1e-5 * jnp.eye(flat(model).size)
+    ends = jax.jit(jax.vmap(slope))(flat(model) + jnp.concatenate([steps, -steps]))
+    up, down = np.split(np.asarray(ends), 2)
+    np.testing.assert_allclose(covariance.joint_covariance(model), (up - down) / 2e-5, atol=1e-8)
+
+
+def weighted(model, coding, marginal=False):
+    """A sampled Fisher whose samples are all states, as often as they are probable (to one in a thousand)."""
+    every = Enumerated(model, coding)
+    counts = np.round(1000 * every.p).astype(int)
+    visible, hidden = (jnp.asarray(np.repeat(x, counts, axis=1)) for x in (every.v, every.h))
+    inputs = machine.hidden_inputs(model, visible)
+    offsets = machine.Offsets(jnp.linspace(0, 0.5, 4), jnp.linspace(0.3, 0.6, 3))
+    drawn = objectives.Contrast(visible, Drawn(visible, inputs, hidden), offsets)
+    return fisher.sampled_fisher(marginal=marginal).measure(jax.random.key(0), (), model, drawn)[0]
+
+
+@codings
+@pytest.mark.parametrize("marginal", [False, True])
+def test_products_of_the_sampled_fisher(coding, marginal):
+    model = made(coding)
+    operator = weighted(model, coding, marginal)
+    h, v = np.asarray(operator.hidden), np.asarray(operator.visible)
+    rows = np.concatenate([(h[:, None] * v).reshape(12, -1), h, v]).T
+    rows = (rows - rows.mean(axis=0)) / np.sqrt(len(rows))
+    product, x = operator.bind(), flat(made(coding, seed=3))
+    np.testing.assert_allclose(dense(operator), rows.T @ rows, atol=1e-10)
+    np.testing.assert_allclose(product.push(fisher.unraveled(model, x)), rows @ x, atol=1e-10)
+    np.testing.assert_allclose(flat(product.pull(rows @ x)), rows.T @ rows @ x, atol=1e-10)
+    np.testing.assert_allclose(product.gram(), rows @ rows.T, atol=1e-10)
+    np.testing.assert_allclose(flat(product.diagonal()), np.diag(rows.T @ rows), atol=1e-10)
+    np.testing.assert_allclose(operator.factor_rows(), rows, atol=1e-10)
+    every = Enumerated(model, coding)
+    exact = every.marginal_fisher() if marginal else every.fisher()
+    np.testing.assert_allclose(rows.T @ rows, exact, atol=0.03)
+
+
+def stored(model, coding, offsets):
+    return fisher.StoredFisher(jnp.asarray(Enumerated(model, coding).fisher()), offsets, model)
+
+
+@codings
+@pytest.mark.parametrize("kind", ["sampled", "stored"])
+def test_the_metric_in_the_centered_chart(coding, kind):
+    model = made(coding)
+    operator = weighted(model, coding)
+    if kind == "stored":
+        operator = stored(model, coding, operator.offsets)
+    chart = jax.vmap(lambda x: flat(machine.from_centered(fisher.unraveled(model, x), operator.offsets)))
+    a = np.asarray(chart(jnp.eye(19))).T
+    expected = a.T @ np.asarray(dense(operator)) @ a
+    np.testing.assert_allclose(dense(operator.centered()), expected, atol=1e-10)
+    np.testing.assert_allclose(operator.mean_diagonal(jax.random.key(0)), np.trace(expected) / 19, atol=1e-12)
+    if kind == "stored":
+        expected = Enumerated(model, coding).fisher(operator.offsets)
+        np.testing.assert_allclose(operator.centered().matrix, expected, atol=1e-10)
+
+
+@codings
+@pytest.mark.parametrize("kind", ["sampled", "stored"])
+def test_blocks_are_those_of_the_whole(coding, kind):
+    model = made(coding)
+    operator = weighted(model, coding)
+    if kind == "stored":
+        operator = stored(model, coding, operator.offsets)
+    whole, blocks = np.asarray(dense(operator)), operator.blocks()
+    for unit, block in enumerate(blocks.blocks.hidden.dense()):
+        places = [*range(4 * unit, 4 * unit + 4), 12 + unit]
+        np.testing.assert_allclose(block, whole[np.ix_(places, places)], atol=1e-10)
+    np.testing.assert_allclose(blocks.blocks.visible_bias, np.diag(whole)[-4:], atol=1e-10)
+
+
+def kept_of(name, whole):
+    """The part of a matrix that a solver keeps."""
+    if name == "diagonal":
+        return np.diag(np.diag(whole))
+    if name != "blocks":
+        return whole
+    group = np.concatenate([np.repeat(np.arange(3), 4), np.arange(3), 3 + np.arange(4)])
+    return np.where(group[:, None] == group, whole, 0)
+
+
+@pytest.mark.parametrize("name", [*solving.WHOLE_SOLVERS, "unrefined"])
+@pytest.mark.parametrize("centered", [False, True])
+def test_every_solver_solves_its_part(name, centered):
+    model = made("signed")
+    operator, gradient, damping = weighted(model, "signed"), made("signed", seed=5), jnp.asarray(0.1)
+    solver = solving.dual_solve(refine=False) if name == "unrefined" else solving.WHOLE_SOLVERS[name](60)
+    if centered:
+        solver = solving.centering(solver)
+    factor, _ = solver.prepare(operator, damping, 0.0)
+    found = solver.solve(factor, gradient, None)
+    chart = jax.vmap(lambda x: flat(machine.from_centered(fisher.unraveled(model, x), operator.offsets)))
+    a = np.asarray(chart(jnp.eye(19))).T if centered else np.eye(19)
+    kept = kept_of(name, a.T @ np.asarray(dense(operator)) @ a)
+    inner = np.linalg.solve(kept + 0.1 * np.eye(19), a.T @ np.asarray(flat(gradient)))
+    np.testing.assert_allclose(flat(found.value), a @ inner, atol=2e-3 if name in ("cg", "minres") else 1e-9)
+    np.testing.assert_allclose(found.curvature, inner @ kept @ inner, rtol=1e-3)
+
+
+def test_a_direction_does_not_depend_on_the_chart_without_damping():
+    model, gradient = made(), made(seed=7)
+    offsets = machine.Offsets(jnp.linspace(0, 0.5, 4), jnp.linspace(0.3, 0.6, 3))
+    operator, plain = stored(model, "binary", offsets), solving.dense_solve()
+    found = []
+    for solver in (plain, solving.centering(plain)):
+        factor, _ = solver.prepare(operator, jnp.asarray(0.0), 0.0)
+        found.append(flat(solver.solve(factor, gradient, None).value))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"visible": 784, "hidden": 500}, "at most 4096, got 393284"),
+        ({"visible": 40, "hidden": 20}, "at most 16 units, got 20"),
+        ({"visible": 3, "hidden": 2, "gaussian": True, "marginal": True}, "needs Bernoulli units"),
+    ],
+)
+def test_what_is_too_large_for_an_exact_fisher(arguments, words):
+    with pytest.raises(InputError, match=words):
+        covariance.check_storable(**{"gaussian": False, "marginal": False} | arguments)
+
+
+def test_blocks_that_do_not_fit_are_refused():
+    model = jax.eval_shape(lambda: made(sizes=(784, 500)))
+    rows = jax.ShapeDtypeStruct((784, 10), float), jax.ShapeDtypeStruct((500, 10), float)
+    offsets = machine.Offsets(model.visible_bias, model.hidden_bias)
+    operator = fisher.SampledFisher(*rows, offsets, model.visible_units, model.hidden_units)
+    with pytest.raises(InputError, match="--solver diagonal"):
+        jax.eval_shape(lambda at: solving.blocks_alone().prepare(at, 0.1, 0.0), operator)
