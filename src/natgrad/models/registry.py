@@ -24,6 +24,7 @@ FOLDERS = {
     "mlp": "natgrad.models.network.spec:SPEC",
     "convnet": "natgrad.models.network.spec:SPEC",
     "autoencoder": "natgrad.models.network.spec:SPEC",
+    "rbm": "natgrad.models.rbm.spec:SPEC",
 }
 """The specs of natgrad's own kinds by name."""
 

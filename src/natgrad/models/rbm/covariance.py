@@ -16,11 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natgrad.errors import InputError
+from natgrad.models.rbm.limits import check_storable
 from natgrad.models.rbm.machine import Boltzmann, hidden_marginal, swapped, visible_inputs
 from natgrad.models.rbm.partition import exact_log_z, state_numbered
 
-MOST_STATES, MOST_PARAMETERS = 16, 4096  # units that are enumerated; 4096^2 numbers are 64 MB
 _PORTION = 2**20  # statistics in memory at a time
 
 
@@ -31,26 +30,6 @@ class Given(NamedTuple):
     means: Float[Array, "visible_1 state"]
     variances: Float[Array, "visible state"]
     chances: Float[Array, " state"]
-
-
-def check_storable(visible: int, hidden: int, *, gaussian: bool, marginal: bool) -> None:
-    """Refuse a machine whose matrix is too large, or has too many states to be summed over."""
-    parameters = visible * hidden + visible + hidden
-    if parameters > MOST_PARAMETERS:
-        raise InputError(
-            f"the exact Fisher has a row for every parameter, expected at most {MOST_PARAMETERS}, got "
-            f"{parameters}; estimate it with metric.source samples"
-        )
-    if marginal and gaussian:
-        raise InputError(
-            "the exact Fisher of p(v) needs Bernoulli units, got Gaussian ones; use the joint one"
-        )
-    units = visible if marginal else hidden if gaussian else min(visible, hidden)
-    if units > MOST_STATES:
-        raise InputError(
-            f"the exact Fisher is a sum over the states of at most {MOST_STATES} units, got {units}; estimate "
-            "it with metric.source samples"
-        )
 
 
 def joint_covariance(model: Boltzmann, *, marginal: bool = False) -> Float[Array, "parameter parameter"]:

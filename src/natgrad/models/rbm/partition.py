@@ -12,11 +12,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from natgrad.errors import InputError
+from natgrad.models.rbm.limits import MOST_UNITS, check_enumerable
 from natgrad.models.rbm.machine import Boltzmann, negative_free_energy, swapped
 from natgrad.models.rbm.units import PerRow, UnitRows
 
-MOST_UNITS = 22
 _PORTION = 2**20  # inputs in memory at a time
 
 
@@ -28,17 +27,6 @@ def smaller_side(model: Boltzmann) -> int:
 def is_enumerable(model: Boltzmann) -> bool:
     """Whether log Z can be computed exactly."""
     return smaller_side(model) <= MOST_UNITS
-
-
-def check_enumerable(visible: int, hidden: int, *, gaussian: bool, most: int = MOST_UNITS) -> None:
-    """Refuse a machine with too many units on its smaller side."""
-    units = hidden if gaussian else min(visible, hidden)
-    if units > most:
-        raise InputError(
-            f"expected at most {most} units on the smaller side to enumerate its states, got a machine of "
-            f"{visible} visible and {hidden} hidden units; use annealed importance sampling, or chains "
-            "such as --negative pcd"
-        )
 
 
 def exact_log_z(model: Boltzmann) -> Float[Array, ""]:

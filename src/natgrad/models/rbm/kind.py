@@ -1,0 +1,150 @@
+"""Restricted Boltzmann machines as a kind of model: from a config and its data to what a session trains."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from natgrad.core import Kind, Panel, Problem, Sheet, State
+from natgrad.data import Dataset, batches
+from natgrad.evaluate.panels import reconstructions
+from natgrad.layers.bernoulli import CODINGS
+from natgrad.models.rbm import methods
+from natgrad.models.rbm.machine import Boltzmann, bias_of, boltzmann, visible_inputs
+from natgrad.models.rbm.monitor import HeldOut
+from natgrad.models.rbm.spec import Shape
+from natgrad.models.rbm.trained import TrainedBoltzmann
+from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, UnitRows
+
+_PICTURES = 25
+_FILTERS = 100
+
+
+def shape_of(settings: Any, dataset: Dataset) -> Shape:
+    """What of the data the machine needs to be made again."""
+    del settings
+    return Shape(visible=dataset.visible, image_shape=dataset.image_shape)
+
+
+def fresh(key: PRNGKeyArray, settings: Any, shape: Shape, bias: np.ndarray | None = None) -> Boltzmann:
+    """A new machine of a config for data of that width."""
+    chosen = settings.model
+    return boltzmann(
+        key,
+        (shape.visible, chosen.hidden),
+        coding=CODINGS[chosen.coding],
+        gaussian=chosen.visible == "gaussian",
+        deviation=chosen.deviation,
+        visible_bias=bias,
+    )
+
+
+def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
+    """What a session trains for a config; the key is that of evaluations."""
+    shape, base = shape_of(settings, dataset), data_bias(settings, dataset)
+    held_out = HeldOut(key, settings, dataset, base)
+    bias = base if settings.model.bias == "data" else None
+    return Problem(
+        fresh=lambda key: fresh(key, settings, shape, bias),
+        rows=batches.on_device(dataset.train, dataset.levels, dataset.resample),
+        number=len(dataset.train),
+        draw=_batches(settings),
+        stages=((0, None),),
+        algorithm=partial(methods.algorithm, settings),
+        rate=partial(methods.rate_of, settings),
+        operations=lambda stage: _operations(settings, dataset.visible),
+        ignorance=dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5),
+        measure=lambda state: held_out.measure(state.used),
+        pictures=lambda state: _pictures(settings, state, dataset.image_shape),
+    )
+
+
+def data_bias(settings: Any, dataset: Dataset) -> np.ndarray:
+    """The visible biases of independent units with the means of the training rows."""
+    means = dataset.train.mean(axis=0, dtype=np.float64) / dataset.levels
+    return bias_of(units_of(settings), means, len(dataset.train))
+
+
+def units_of(settings: Any) -> BernoulliUnits | GaussianUnits:
+    """The visible units of a config."""
+    if settings.model.visible == "gaussian":
+        return GaussianUnits()
+    return BernoulliUnits(CODINGS[settings.model.coding])
+
+
+def _batches(settings: Any) -> Callable[..., Array]:
+    """Batches [visible, row]: binary values in the machine's coding, or real ones."""
+    size, units = settings.training.batch_size, units_of(settings)
+
+    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> UnitRows:
+        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
+        found = batches.draw(key, rows, chosen, jnp.zeros(()).dtype)
+        return units.coding.value(found, found.dtype) if isinstance(units, BernoulliUnits) else found
+
+    return draw
+
+
+def _operations(settings: Any, visible: int) -> int:
+    chosen, hidden = settings.objective, settings.model.hidden
+    if chosen.negative == "exact":
+        return 20 * 2 ** min(visible, hidden, 22) * max(visible, hidden)
+    chains = settings.training.batch_size if chosen.negative == "cd" else chosen.chains or methods.CHAINS
+    levels = (chosen.temperatures or methods.TEMPERATURES) if chosen.negative == "tempering" else 1
+    turned = 2 * chains * levels * (chosen.gibbs or methods.TURNS)
+    return 2 * visible * hidden * (2 * settings.training.batch_size + turned + 5 * chains)
+
+
+def _pictures(settings: Any, state: State, shape: tuple[int, int] | None) -> dict[str, Sheet]:
+    """The means of visible units given the chains that are carried, and the weights of hidden units."""
+    model = state.used
+    found = {"filters": Sheet(filters(model), shape)}
+    if settings.objective.negative not in ("pcd", "tempering") or settings.model.visible == "gaussian":
+        return found
+    hidden = top_chains(state.objective.chains)[:, :_PICTURES]
+    means = model.visible_units.mean(visible_inputs(model, hidden))
+    return {"chains": Sheet(np.asarray(model.visible_units.coding.on(means)).T, shape)} | found
+
+
+def filters(model: Boltzmann) -> np.ndarray:
+    """The weights of hidden units as gray values: those of the longest first, middle gray is zero."""
+    weight = np.asarray(model.weight)
+    order = np.argsort(-(weight**2).sum(axis=1), kind="stable")[:_FILTERS]
+    largest = np.abs(weight[order]).max(axis=1, keepdims=True)
+    return 0.5 + 0.5 * weight[order] / np.maximum(largest, 1e-30)
+
+
+def top_chains(chains: Any) -> Any:
+    """The hidden states [hidden, chain] of the machine itself, of chains or of tempered ones."""
+    return chains[:, -1] if chains.ndim == 3 else chains
+
+
+def trained(settings: Any, shape: Shape, model: Boltzmann, carry: dict[str, Any]) -> TrainedBoltzmann:
+    """The machine as its user sees it."""
+    del settings, shape
+    return TrainedBoltzmann(model, top_chains(carry["chains"]) if "chains" in carry else None)
+
+
+def panels(run: Any, dataset: Dataset) -> dict[str, Panel]:
+    """Samples from chains, filters and reconstructions."""
+    machine, shape = run.model, dataset.image_shape
+    text = (
+        "Means of the visible units at the end of chains of a thousand turns; below or beside them, filters."
+    )
+    found = {"filters, longest first": Sheet(filters(machine.parameters), shape)}
+    if not isinstance(machine.parameters.visible_units, BernoulliUnits):
+        return {"Filters": Panel("Weights of hidden units; middle gray is zero.", found)}
+    again = (
+        "Test rows, and below or beside them the means of the visible units given those of the hidden ones."
+    )
+    return {
+        "Chains and filters": Panel(text, {"chains": Sheet(machine.means(_PICTURES), shape)} | found),
+        "Reconstructions": reconstructions(run, dataset, again),
+    }
+
+
+KIND = Kind(shape_of, fresh, problem, trained, panels)

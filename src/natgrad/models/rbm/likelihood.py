@@ -1,0 +1,100 @@
+"""log Z of a machine by the best means there are, and what it says about rows.
+
+Exact where one side is small enough to enumerate; otherwise annealed importance sampling, forward and in
+reverse, with a warning where the two do not agree.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from natgrad.models.rbm import annealed, gibbs
+from natgrad.models.rbm.annealed import Annealed
+from natgrad.models.rbm.machine import Boltzmann, hidden_inputs, negative_free_energy
+from natgrad.models.rbm.partition import exact_log_z, is_enumerable
+from natgrad.models.rbm.units import PerRow, UnitRows
+
+AT_ONCE = 1000  # rows of a product
+
+
+class Normalizer(NamedTuple):
+    """log Z; where it is not exact, the two estimates that it comes from."""
+
+    log_z: float
+    forward: Annealed | None = None
+    reverse: Annealed | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader should know of it, and of how it was found."""
+        if self.forward is None or self.reverse is None:
+            return {"likelihood": "exact", "log_z": self.log_z}
+        doubt = annealed.disagreement(self.forward, self.reverse)
+        return {
+            "likelihood": "annealed importance sampling",
+            "log_z": self.log_z,
+            "log_z_se": float(self.forward.se),
+            "log_z_low": float(self.forward.low),
+            "log_z_high": float(self.forward.high),
+            "log_z_reverse": float(self.reverse.log_z),
+            "log_z_reverse_se": float(self.reverse.se),
+            "effective_chains": float(self.forward.effective),
+        } | ({"warning": doubt} if doubt else {})
+
+
+def normalizer(
+    key: PRNGKeyArray,
+    model: Boltzmann,
+    base: Array,
+    start: UnitRows,
+    *,
+    chains: int,
+    temperatures: int,
+    turns: int,
+) -> Normalizer:
+    """log Z. Reverse chains start after so many turns of Gibbs sampling from given visible states."""
+    if is_enumerable(model):
+        return Normalizer(float(_exact(model)))
+    key_forward, key_turns, key_reverse = jax.random.split(key, 3)
+    forward = annealed.anneal(key_forward, model, base, chains=chains, temperatures=temperatures)
+    own = settled(key_turns, model, start, chains=chains, turns=turns)
+    reverse = annealed.anneal_back(key_reverse, model, base, own, temperatures=temperatures)
+    return Normalizer(float(forward.log_z), forward, reverse)
+
+
+def settled(key: PRNGKeyArray, model: Boltzmann, start: UnitRows, *, chains: int, turns: int) -> UnitRows:
+    """Visible states of so many chains, after so many turns from given visible states."""
+    chosen = start[:, jnp.arange(chains) % start.shape[1]]
+    return _settled(key, model, chosen, turns).visible if turns else chosen
+
+
+def log_likelihoods(model: Boltzmann, rows: UnitRows, log_z: float) -> np.ndarray:
+    """log p(v) of every row, for a known log Z."""
+    portions = range(0, rows.shape[1], AT_ONCE)
+    found = [np.asarray(_free(model, rows[:, at : at + AT_ONCE]), np.float64) for at in portions]
+    return np.concatenate(found) - log_z
+
+
+def with_error(values: np.ndarray) -> tuple[float, float]:
+    """The mean over rows and its standard error."""
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return float(values.mean()), float(error)
+
+
+_exact = jax.jit(exact_log_z)
+
+
+@jax.jit
+def _free(model: Boltzmann, rows: UnitRows) -> PerRow:
+    return negative_free_energy(model, rows)
+
+
+def _from_visible(key: PRNGKeyArray, model: Boltzmann, visible: UnitRows, number: int) -> gibbs.Drawn:
+    key_start, key_turns = jax.random.split(key)
+    hidden = model.hidden_units.drawn(key_start, hidden_inputs(model, visible))
+    return gibbs.turns(key_turns, model, hidden, number)
+
+
+_settled = jax.jit(_from_visible, static_argnums=3)

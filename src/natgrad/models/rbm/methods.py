@@ -1,0 +1,94 @@
+"""Methods of Boltzmann machines by the names of a config: an objective, a direction, an optimizer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from natgrad.core import Algorithm, Direction, Metric, Objective, Pace
+from natgrad.models.rbm.fisher import exact_fisher, sampled_fisher
+from natgrad.models.rbm.negative import Negative, contrastive_divergence, persistent, tempered
+from natgrad.models.rbm.objectives import centered_steepest, enumerated_likelihood, sampled_likelihood
+from natgrad.models.rbm.solving import WHOLE_SOLVERS, centering
+from natgrad.updates.damping import constant, levenberg_marquardt
+from natgrad.updates.descent import descent
+from natgrad.updates.describe import of_system
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.lengths import Length, divergence_ball, learning_rate
+from natgrad.updates.natural import Options, natural
+
+CHAINS, TURNS, TEMPERATURES = 100, 1, 10
+_WATCHED, _FACTOR = 20, 1.1  # steps between two looks at the damping, and how it then changes
+
+NEGATIVES: dict[str, Callable[[Any], Negative]] = {
+    "cd": lambda chosen: contrastive_divergence(chosen.gibbs or TURNS),
+    "pcd": lambda chosen: persistent(chosen.chains or CHAINS, chosen.gibbs or TURNS),
+    "tempering": lambda chosen: tempered(
+        chosen.chains or CHAINS, chosen.gibbs or TURNS, chosen.temperatures or TEMPERATURES
+    ),
+}
+
+
+def objective_of(chosen: Any) -> Objective:
+    """The likelihood with the negative phase of a config."""
+    if chosen.negative == "exact":
+        return enumerated_likelihood(centering=chosen.centering)
+    return sampled_likelihood(NEGATIVES[chosen.negative](chosen), centering=chosen.centering)
+
+
+def _metric(settings: Any) -> Metric:
+    chosen = settings.metric
+    exact = "exact" in (chosen.source, settings.objective.negative)
+    return (exact_fisher if exact else sampled_fisher)(marginal=chosen.fisher == "marginal")
+
+
+def _length(chosen: Any, rate: optax.Schedule) -> Length | None:
+    if chosen.kl_radius:
+        return divergence_ball(chosen.kl_radius, longest=learning_rate(rate))
+    return learning_rate(rate) if chosen.adaptive else None
+
+
+def _natural(settings: Any, rate: optax.Schedule, objective: Objective) -> Direction:
+    chosen = settings.metric
+    solver = WHOLE_SOLVERS[chosen.solver](chosen.iterations)
+    damping = constant(chosen.damping)
+    if chosen.adaptive:
+        damping = levenberg_marquardt(damping, factor=_FACTOR, every=_WATCHED)
+    options = Options(
+        damping=damping, length=_length(chosen, rate), refresh=chosen.refresh, relative=chosen.relative
+    )
+    return natural(
+        _metric(settings),
+        centering(solver) if settings.objective.centering else solver,
+        options,
+        revalue=objective.revalue,
+        describe=of_system,
+    )
+
+
+def _plain(settings: Any, rate: optax.Schedule, objective: Objective) -> Direction:
+    del rate, objective
+    return centered_steepest() if settings.objective.centering else steepest()
+
+
+BOLTZMANN_DIRECTIONS: dict[str, Callable[[Any, optax.Schedule, Objective], Direction]] = {
+    "natural": _natural,
+    "plain": _plain,
+}
+
+
+def rate_of(settings: Any, pace: Pace) -> optax.Schedule:
+    """The learning rate as a function of the step."""
+    chosen = settings.optimizer
+    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
+    return SCHEDULES[chosen.schedule](pace.cut * chosen.learning_rate, decay)
+
+
+def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
+    """The training method of a config at a pace; machines have one stage only."""
+    del stage
+    chosen, rate = settings.optimizer, rate_of(settings, pace)
+    objective = objective_of(settings.objective)
+    direction = BOLTZMANN_DIRECTIONS[settings.method](settings, rate, objective)
+    optimizer = OPTIMIZERS[chosen.name](chosen.momentum)
+    return descent(objective, direction, optimizer, scale=downhill(rate), average=settings.evaluation.average)
