@@ -14,6 +14,8 @@ from natgrad.models.helmholtz import methods as registry
 from natgrad.models.helmholtz.spec import SPEC as MACHINES
 from natgrad.models.network import methods as network_methods
 from natgrad.models.network.spec import SPEC as NETWORKS
+from natgrad.models.rbm import methods as boltzmann_methods
+from natgrad.models.rbm.spec import SPEC as BOLTZMANN
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -105,7 +107,12 @@ def test_public_names_are_callable_whatever_was_imported_before(first: str) -> N
 
 
 def test_specs_and_methods_know_the_same_names() -> None:
-    for spec, known in ((MACHINES, registry.METHODS), (NETWORKS, network_methods.DIRECTIONS)):
+    known_names = (
+        (MACHINES, registry.METHODS),
+        (NETWORKS, network_methods.DIRECTIONS),
+        (BOLTZMANN, boltzmann_methods.BOLTZMANN_DIRECTIONS),
+    )
+    for spec, known in known_names:
         assert set(spec.methods) == {method for _, method in spec.settings} == set(known)
 
 

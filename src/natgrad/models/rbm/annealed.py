@@ -24,7 +24,7 @@ from natgrad.models.rbm.machine import Boltzmann, hidden_inputs
 from natgrad.models.rbm.units import PerRow, UnitRows
 
 ERRORS = 3  # standard errors of the interval that is stated, as published estimates do
-DOUBTFUL = 1.0  # nats between forward and reverse that call for a warning
+TOO_FAR = 1.0  # nats between forward and reverse that call for a warning
 
 
 class Annealed(NamedTuple):
@@ -72,7 +72,7 @@ def anneal_back(
 def disagreement(forward: Annealed, reverse: Annealed) -> str:
     """A sentence where the two estimates are further apart than they should be, or nothing."""
     apart = abs(reverse.log_z - forward.log_z)
-    if apart <= DOUBTFUL:
+    if apart <= TOO_FAR:
         return ""
     return (
         f"log Z is not to be trusted: the forward estimate {forward.log_z:.2f} and the reverse one "

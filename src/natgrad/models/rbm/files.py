@@ -18,7 +18,7 @@ from natgrad.models.rbm.machine import Boltzmann
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits
 from natgrad.writing import write
 
-NAMES = ("weights", "visible_bias", "hidden_bias")
+ARRAYS = ("weights", "visible_bias", "hidden_bias")
 _LARGEST = 2**28  # numbers of a machine that is read
 
 
@@ -27,7 +27,7 @@ def save_machine(path: str | Path, model: Boltzmann) -> Path:
     coding = next(name for name, coding in CODINGS.items() if coding == model.hidden_units.coding)
     gaussian = not isinstance(model.visible_units, BernoulliUnits)
     content, place = io.BytesIO(), Path(path)
-    arrays = dict(zip(NAMES, (model.weight.T, model.visible_bias, model.hidden_bias), strict=True))
+    arrays = dict(zip(ARRAYS, (model.weight.T, model.visible_bias, model.hidden_bias), strict=True))
     words = {"coding": coding, "visible": "gaussian" if gaussian else "bernoulli"}
     named: dict[str, Any] = {name: np.asarray(value) for name, value in (arrays | words).items()}
     np.savez(content, **named)
@@ -44,20 +44,20 @@ def load_machine(path: str | Path) -> Boltzmann:
     if place.suffix != ".npz" or not place.is_file():
         raise InputError(f"expected a .npz file of a machine's arrays, got {place}; give an existing one")
     found = open_npz(place)
-    missing = [name for name in NAMES if name not in found]
+    missing = [name for name in ARRAYS if name not in found]
     if missing:
         raise InputError(
-            f"expected the arrays {', '.join(NAMES)} in {place}, {missing[0]} is not there; add or rename it"
+            f"expected the arrays {', '.join(ARRAYS)} in {place}, {missing[0]} is not there; add or rename it"
         )
-    shapes = [found[name].shape for name in NAMES]
+    shapes = [found[name].shape for name in ARRAYS]
     if shapes[0] != (*shapes[1], *shapes[2]) or len(shapes[0]) != 2 or 0 in shapes[0]:
         raise InputError(
             f"expected weights of (visible, hidden) in {place}, got {shapes[0]} with biases {shapes[1]} and "
             f"{shapes[2]}; transpose or reshape them"
         )
-    if sum(found[name].size for name in NAMES) > _LARGEST:
+    if sum(found[name].size for name in ARRAYS) > _LARGEST:
         raise InputError(f"expected at most {_LARGEST} numbers in {place}, got more; give a smaller machine")
-    weights, below, above = (_numbers(found[name].whole(), place) for name in NAMES)
+    weights, below, above = (_numbers(found[name].whole(), place) for name in ARRAYS)
     words: dict[str, str] = {
         name: str(found[name].whole()) for name in ("coding", "visible") if name in found
     }

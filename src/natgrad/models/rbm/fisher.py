@@ -22,7 +22,7 @@ from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.rbm.covariance import joint_covariance
 from natgrad.models.rbm.machine import Boltzmann, Offsets, statistics, to_centered
 from natgrad.models.rbm.objectives import Contrast
-from natgrad.models.rbm.units import BernoulliUnits, UnitRows, Units
+from natgrad.models.rbm.units import BernoulliUnits, LayerUnits, UnitRows
 from natgrad.tree import pytree, static
 
 
@@ -33,7 +33,7 @@ class SampledFisher:
     visible: UnitRows
     hidden: UnitRows
     offsets: Offsets
-    visible_units: Units = static()
+    visible_units: LayerUnits = static()
     hidden_units: BernoulliUnits = static()
 
     def bind(self) -> Product:

@@ -17,7 +17,7 @@ from natgrad.models.rbm.machine import Boltzmann, hidden_inputs, negative_free_e
 from natgrad.models.rbm.partition import exact_log_z, is_enumerable
 from natgrad.models.rbm.units import PerRow, UnitRows
 
-AT_ONCE = 1000  # rows of a product
+ROWS_AT_ONCE = 1000  # rows of a product
 
 
 class Normalizer(NamedTuple):
@@ -72,8 +72,8 @@ def settled(key: PRNGKeyArray, model: Boltzmann, start: UnitRows, *, chains: int
 
 def log_likelihoods(model: Boltzmann, rows: UnitRows, log_z: float) -> np.ndarray:
     """log p(v) of every row, for a known log Z."""
-    portions = range(0, rows.shape[1], AT_ONCE)
-    found = [np.asarray(_free(model, rows[:, at : at + AT_ONCE]), np.float64) for at in portions]
+    portions = range(0, rows.shape[1], ROWS_AT_ONCE)
+    found = [np.asarray(_free(model, rows[:, at : at + ROWS_AT_ONCE]), np.float64) for at in portions]
     return np.concatenate(found) - log_z
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.layers.bernoulli import BINARY, Coding, Layer
-from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, PerRow, UnitRows, Units
+from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, LayerUnits, PerRow, UnitRows
 from natgrad.tree import pytree, static
 
 
@@ -33,7 +33,7 @@ class Boltzmann:
 
     hidden: Layer
     visible_bias: Float[Array, " visible"]
-    visible_units: Units = static(default=BernoulliUnits(BINARY))
+    visible_units: LayerUnits = static(default=BernoulliUnits(BINARY))
     hidden_units: BernoulliUnits = static(default=BernoulliUnits(BINARY))
 
     @property
@@ -143,7 +143,7 @@ def boltzmann(
     return Boltzmann(layer, below, units, BernoulliUnits(coding))
 
 
-def bias_of(units: Units, means: np.ndarray, rows: int) -> np.ndarray:
+def bias_of(units: LayerUnits, means: np.ndarray, rows: int) -> np.ndarray:
     """The visible biases under which independent units have the data's means.
 
     A Bernoulli unit that is never (or always) on has one imagined row in which it is not, so that its bias

@@ -20,7 +20,7 @@ class Data(sections.Data):
     )
 
 
-class Boltzmann(sections.Model):
+class RestrictedMachine(sections.Model):
     """The size of a machine, its units and its initial values."""
 
     hidden: PositiveInt = setting(100, "Hidden units.")
@@ -122,7 +122,7 @@ def _settings(method: str) -> type[sections.Run]:
         method,
         *([sections.own_length, _has_samples] if natural else []),
         data=Data,
-        model=Boltzmann,
+        model=RestrictedMachine,
         objective=_Centered if natural else Contrastive,
         **({"metric": with_defaults(JointFisher, damping=0.1)} if natural else {}),
         optimizer=with_defaults(sections.Optimizer, learning_rate=0.02 if natural else 0.05),

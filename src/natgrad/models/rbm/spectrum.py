@@ -20,7 +20,7 @@ from natgrad.models.rbm.machine import Offsets, hidden_inputs
 from natgrad.models.rbm.partition import exact_log_z
 from natgrad.models.rbm.trained import TrainedBoltzmann
 
-DAMPING = 0.1  # at which a machine is looked at whose method has none
+USUAL_DAMPING = 0.1  # at which a machine is looked at whose method has none
 
 
 def drawn_fisher(

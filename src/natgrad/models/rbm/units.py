@@ -26,7 +26,7 @@ UnitRows = Float[Array, "unit row"]
 PerRow = Float[Array, " row"]
 
 
-class Units(Protocol):
+class LayerUnits(Protocol):
     """What a layer's units are; hashable, since it is part of a machine's structure."""
 
     @property
