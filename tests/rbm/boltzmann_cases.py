@@ -5,6 +5,7 @@ import itertools
 import jax
 import numpy as np
 
+from natgrad.layers import generator
 from natgrad.layers.bernoulli import BINARY, SIGNED
 from natgrad.models.rbm.machine import boltzmann
 
@@ -13,7 +14,7 @@ CODINGS = {"binary": BINARY, "signed": SIGNED}
 
 def made(coding="binary", sizes=(4, 3), seed=0, scale=0.7, gaussian=False):
     """A machine with weights and biases that matter."""
-    key = jax.random.split(jax.random.key(seed), 3)
+    key = jax.random.split(generator.key(seed), 3)
     model = boltzmann(key[0], sizes, coding=CODINGS[coding], gaussian=gaussian, deviation=scale)
     return model.with_arrays(
         model.weight,

@@ -1,5 +1,7 @@
 """The Fisher of joint and marginal model against sums over all states; every solver against dense algebra."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from boltzmann_cases import CODINGS, Enumerated, made
 
 from natgrad import InputError
+from natgrad.layers import generator
 from natgrad.metrics.probing import dense
 from natgrad.models.rbm import covariance, fisher, machine, objectives, solving
 from natgrad.models.rbm.gibbs import Drawn
@@ -21,12 +24,12 @@ flat = fisher.raveled
 def test_the_exact_fisher(coding, sizes, monkeypatch):
     model = made(coding, sizes)
     every = Enumerated(model, coding)
-    np.testing.assert_allclose(covariance.joint_covariance(model), every.fisher(), atol=1e-10)
-    marginal = covariance.joint_covariance(model, marginal=True)
+    if sizes == (2, 4):
+        monkeypatch.setattr(covariance, "_PORTION", 40)  # two states at a time
+    np.testing.assert_allclose(jax.jit(covariance.joint_covariance)(model), every.fisher(), atol=1e-10)
+    marginal = jax.jit(lambda at: covariance.joint_covariance(at, marginal=True))(model)
     np.testing.assert_allclose(marginal, every.marginal_fisher(), atol=1e-10)
     assert np.linalg.eigvalsh(every.fisher() - marginal).min() > -1e-10  # E[Cov(T | v)]
-    monkeypatch.setattr(covariance, "_PORTION", 40)
-    np.testing.assert_allclose(covariance.joint_covariance(model), every.fisher(), atol=1e-10)
 
 
 def test_the_exact_fisher_is_the_hessian_of_log_z():
@@ -35,68 +38,80 @@ def test_the_exact_fisher_is_the_hessian_of_log_z():
     steps = 1e-5 * jnp.eye(flat(model).size)
     ends = jax.jit(jax.vmap(slope))(flat(model) + jnp.concatenate([steps, -steps]))
     up, down = np.split(np.asarray(ends), 2)
-    np.testing.assert_allclose(covariance.joint_covariance(model), (up - down) / 2e-5, atol=1e-8)
+    np.testing.assert_allclose(jax.jit(covariance.joint_covariance)(model), (up - down) / 2e-5, atol=1e-8)
 
 
-def weighted(model, coding, marginal=False):
+@functools.cache
+def looked_at(coding):
+    """A machine, and all that there is to know of it."""
+    model = made(coding)
+    return model, Enumerated(model, coding)
+
+
+@functools.cache
+def weighted(coding, marginal=False):
     """A sampled Fisher whose samples are all states, as often as they are probable (to one in a thousand)."""
-    every = Enumerated(model, coding)
+    model, every = looked_at(coding)
     counts = np.round(1000 * every.p).astype(int)
     visible, hidden = (jnp.asarray(np.repeat(x, counts, axis=1)) for x in (every.v, every.h))
-    inputs = machine.hidden_inputs(model, visible)
+    inputs = jax.jit(machine.hidden_inputs)(model, visible)
     offsets = machine.Offsets(jnp.linspace(0, 0.5, 4), jnp.linspace(0.3, 0.6, 3))
     drawn = objectives.Contrast(visible, Drawn(visible, inputs, hidden), offsets)
-    return fisher.sampled_fisher(marginal=marginal).measure(jax.random.key(0), (), model, drawn)[0]
+    return fisher.sampled_fisher(marginal=marginal).measure(generator.key(0), (), model, drawn)[0]
 
 
 @codings
 @pytest.mark.parametrize("marginal", [False, True])
 def test_products_of_the_sampled_fisher(coding, marginal):
-    model = made(coding)
-    operator = weighted(model, coding, marginal)
+    model, every = looked_at(coding)
+    operator = weighted(coding, marginal)
     h, v = np.asarray(operator.hidden), np.asarray(operator.visible)
     rows = np.concatenate([(h[:, None] * v).reshape(12, -1), h, v]).T
     rows = (rows - rows.mean(axis=0)) / np.sqrt(len(rows))
-    product, x = operator.bind(), flat(made(coding, seed=3))
-    np.testing.assert_allclose(dense(operator), rows.T @ rows, atol=1e-10)
-    np.testing.assert_allclose(product.push(fisher.unraveled(model, x)), rows @ x, atol=1e-10)
-    np.testing.assert_allclose(flat(product.pull(rows @ x)), rows.T @ rows @ x, atol=1e-10)
-    np.testing.assert_allclose(product.gram(), rows @ rows.T, atol=1e-10)
-    np.testing.assert_allclose(flat(product.diagonal()), np.diag(rows.T @ rows), atol=1e-10)
-    np.testing.assert_allclose(operator.factor_rows(), rows, atol=1e-10)
-    every = Enumerated(model, coding)
+    x = np.arange(19.0)
+
+    @jax.jit
+    def products(operator, x):
+        found = operator.bind()
+        pulled, pushed = flat(found.pull(rows @ x)), found.push(fisher.unraveled(model, x))
+        return dense(operator), pushed, pulled, found.gram(), flat(found.diagonal()), operator.factor_rows()
+
+    whole = rows.T @ rows
+    expected = whole, rows @ x, whole @ x, rows @ rows.T, np.diag(whole), rows
+    for one, other in zip(products(operator, x), expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-10)
     exact = every.marginal_fisher() if marginal else every.fisher()
     np.testing.assert_allclose(rows.T @ rows, exact, atol=0.03)
 
 
-def stored(model, coding, offsets):
-    return fisher.StoredFisher(jnp.asarray(Enumerated(model, coding).fisher()), offsets, model)
+def stored(coding):
+    model, every = looked_at(coding)
+    return fisher.StoredFisher(jnp.asarray(every.fisher()), weighted(coding).offsets, model)
 
 
 @codings
 @pytest.mark.parametrize("kind", ["sampled", "stored"])
 def test_the_metric_in_the_centered_chart(coding, kind):
-    model = made(coding)
-    operator = weighted(model, coding)
+    model, every = looked_at(coding)
+    operator = weighted(coding)
     if kind == "stored":
-        operator = stored(model, coding, operator.offsets)
+        operator = stored(coding)
     chart = jax.vmap(lambda x: flat(machine.from_centered(fisher.unraveled(model, x), operator.offsets)))
     a = np.asarray(chart(jnp.eye(19))).T
     expected = a.T @ np.asarray(dense(operator)) @ a
     np.testing.assert_allclose(dense(operator.centered()), expected, atol=1e-10)
-    np.testing.assert_allclose(operator.mean_diagonal(jax.random.key(0)), np.trace(expected) / 19, atol=1e-12)
+    np.testing.assert_allclose(operator.mean_diagonal(generator.key(0)), np.trace(expected) / 19, atol=1e-12)
     if kind == "stored":
-        expected = Enumerated(model, coding).fisher(operator.offsets)
+        expected = every.fisher(operator.offsets)
         np.testing.assert_allclose(operator.centered().matrix, expected, atol=1e-10)
 
 
 @codings
 @pytest.mark.parametrize("kind", ["sampled", "stored"])
 def test_blocks_are_those_of_the_whole(coding, kind):
-    model = made(coding)
-    operator = weighted(model, coding)
+    operator = weighted(coding)
     if kind == "stored":
-        operator = stored(model, coding, operator.offsets)
+        operator = stored(coding)
     whole, blocks = np.asarray(dense(operator)), operator.blocks()
     for unit, block in enumerate(blocks.blocks.hidden.dense()):
         places = [*range(4 * unit, 4 * unit + 4), 12 + unit]
@@ -117,13 +132,14 @@ def kept_of(name, whole):
 @pytest.mark.parametrize("name", [*solving.WHOLE_SOLVERS, "unrefined"])
 @pytest.mark.parametrize("centered", [False, True])
 def test_every_solver_solves_its_part(name, centered):
-    model = made("signed")
-    operator, gradient, damping = weighted(model, "signed"), made("signed", seed=5), jnp.asarray(0.1)
+    model, _ = looked_at("signed")
+    operator, gradient, damping = weighted("signed"), made("signed", seed=5), jnp.asarray(0.1)
     solver = solving.dual_solve(refine=False) if name == "unrefined" else solving.WHOLE_SOLVERS[name](60)
     if centered:
         solver = solving.centering(solver)
-    factor, _ = solver.prepare(operator, damping, 0.0)
-    found = solver.solve(factor, gradient, None)
+    found = jax.jit(lambda o, g: solver.solve(solver.prepare(o, damping, 0.0)[0], g, None))(
+        operator, gradient
+    )
     chart = jax.vmap(lambda x: flat(machine.from_centered(fisher.unraveled(model, x), operator.offsets)))
     a = np.asarray(chart(jnp.eye(19))).T if centered else np.eye(19)
     kept = kept_of(name, a.T @ np.asarray(dense(operator)) @ a)
@@ -133,9 +149,7 @@ def test_every_solver_solves_its_part(name, centered):
 
 
 def test_a_direction_does_not_depend_on_the_chart_without_damping():
-    model, gradient = made(), made(seed=7)
-    offsets = machine.Offsets(jnp.linspace(0, 0.5, 4), jnp.linspace(0.3, 0.6, 3))
-    operator, plain = stored(model, "binary", offsets), solving.dense_solve()
+    gradient, operator, plain = made(seed=7), stored("binary"), solving.dense_solve()
     found = []
     for solver in (plain, solving.centering(plain)):
         factor, _ = solver.prepare(operator, jnp.asarray(0.0), 0.0)

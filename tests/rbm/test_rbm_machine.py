@@ -7,6 +7,7 @@ import pytest
 from boltzmann_cases import CODINGS, Enumerated, all_states, made
 from jax.flatten_util import ravel_pytree
 
+from natgrad.layers import generator
 from natgrad.models.rbm import gibbs, machine
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits
 
@@ -95,8 +96,8 @@ def test_the_centered_gradient_is_that_of_the_centered_energy():
 def test_gibbs_sampling_has_the_machine_as_its_law(coding):
     model, number = made(coding, scale=0.4), 20_000
     every = Enumerated(model, coding)
-    start = gibbs.independent(jax.random.key(0), model, number)
-    found = jax.jit(gibbs.turns, static_argnums=3)(jax.random.key(1), model, start, 12)
+    start = gibbs.independent(generator.key(0), model, number)
+    found = jax.jit(gibbs.turns, static_argnums=3)(generator.key(1), model, start, 12)
     t = ravel_pytree(machine.statistics(model, found.visible, found.hidden))[0]
     error = np.sqrt(np.diag(every.fisher()) / number)
     assert (np.abs(t - every.mean()) < 5 * error).all()

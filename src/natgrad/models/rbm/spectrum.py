@@ -7,8 +7,10 @@ whose number bounds its rank.
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_figure
@@ -16,7 +18,7 @@ from natgrad.layers import generator
 from natgrad.models.rbm.covariance import joint_covariance
 from natgrad.models.rbm.fisher import SampledFisher, raveled
 from natgrad.models.rbm.limits import check_storable
-from natgrad.models.rbm.machine import Offsets, hidden_inputs
+from natgrad.models.rbm.machine import Boltzmann, Offsets, hidden_inputs
 from natgrad.models.rbm.partition import exact_log_z
 from natgrad.models.rbm.trained import TrainedBoltzmann
 
@@ -52,11 +54,13 @@ def _is_storable(machine: TrainedBoltzmann) -> bool:
 
 
 def _moments(machine: TrainedBoltzmann) -> tuple[np.ndarray, np.ndarray]:
-    import jax
+    mean, matrix = _exact_moments(machine.parameters)
+    return np.asarray(mean, np.float64), np.asarray(matrix, np.float64)
 
-    model = machine.parameters
-    mean = raveled(jax.grad(exact_log_z)(model))
-    return np.asarray(mean, np.float64), np.asarray(joint_covariance(model), np.float64)
+
+@jax.jit
+def _exact_moments(model: Boltzmann) -> tuple[Array, Array]:
+    return raveled(jax.grad(exact_log_z)(model)), joint_covariance(model)
 
 
 def _sampled(machine: TrainedBoltzmann, number: int, seed: int) -> tuple[np.ndarray, int]:
