@@ -11,6 +11,7 @@ are too high. Where both agree, log Z lies between them.
 """
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from natgrad.models.rbm.machine import Boltzmann, hidden_inputs
 from natgrad.models.rbm.units import PerRow, UnitRows
 
 ERRORS = 3  # standard errors of the interval that is stated, as published estimates do
+_FEW = 64  # chains that are not worth dividing
 TOO_FAR = 1.0  # nats between forward and reverse that call for a warning
 
 
@@ -49,8 +51,8 @@ def anneal(
     _at_least("temperatures", temperatures, 1)
     key_start, key_chains = jax.random.split(key)
     start = _independent(key_start, model, base, chains)
-    logs = _weights(key_chains, model, base, start, path(temperatures, model))
-    return summed_up(np.asarray(logs, np.float64) + float(base_log_z(model, base)))
+    logs = _in_halves(key_chains, model, base, start, path(temperatures, model))
+    return summed_up(logs + float(base_log_z(model, base)))
 
 
 def anneal_back(
@@ -64,8 +66,8 @@ def anneal_back(
     """The reverse estimate, from samples of the machine's own visible states."""
     _at_least("chains", visible.shape[1], 2)
     _at_least("temperatures", temperatures, 1)
-    logs = _weights(key, model, base, visible, path(temperatures, model)[::-1])
-    found = summed_up(np.asarray(logs, np.float64) - float(base_log_z(model, base)))
+    logs = _in_halves(key, model, base, visible, path(temperatures, model)[::-1])
+    found = summed_up(logs - float(base_log_z(model, base)))
     return Annealed(-found.log_z, found.se, -found.high, -found.low, found.effective, -found.logs)
 
 
@@ -92,6 +94,7 @@ def summed_up(logs: np.ndarray) -> Annealed:
     return Annealed(log_z, relative, low, log_z + math.log1p(ERRORS * relative), effective, logs)
 
 
+@jax.jit
 def base_log_z(model: Boltzmann, base: Float[Array, " visible"]) -> Float[Array, ""]:
     """log Z of independent units: the visible ones with their biases, the hidden ones with none."""
     nothing = jnp.zeros_like(model.hidden_bias)[:, None]
@@ -102,6 +105,23 @@ def base_log_z(model: Boltzmann, base: Float[Array, " visible"]) -> Float[Array,
 def path(temperatures: int, model: Boltzmann) -> Float[Array, " temperature"]:
     """The inverse temperatures from 0 to 1."""
     return jnp.linspace(0, 1, temperatures + 1, dtype=model.visible_bias.dtype)
+
+
+def _in_halves(
+    key: PRNGKeyArray, model: Boltzmann, base: Array, start: UnitRows, times: Array
+) -> Float[np.ndarray, " chain"]:
+    """The log-weights, two halves of the chains at a time: one draws while the other multiplies."""
+    number = start.shape[1]
+    if number < _FEW:
+        return np.asarray(_weights(key, model, base, start, times), np.float64)
+    keys, ends = jax.random.split(key), (0, number // 2, number)
+
+    def half(side: int) -> np.ndarray:
+        part = start[:, ends[side] : ends[side + 1]]
+        return np.asarray(_weights(keys[side], model, base, part, times), np.float64)
+
+    with ThreadPoolExecutor(2) as pool:
+        return np.concatenate(list(pool.map(half, range(2))))
 
 
 @partial(jax.jit, static_argnums=3)
