@@ -22,7 +22,7 @@ from natgrad import config
 from natgrad.core import Pace
 from natgrad.layers import generator
 from natgrad.models.helmholtz import kind, methods
-from natgrad.models.helmholtz.spec import Shape
+from natgrad.models.registry import Shape
 from natgrad.training.compile import LONG, compiled
 
 START = {"visible": 784, "hidden": 300, "batch": 32, "samples": 10}

@@ -19,12 +19,6 @@ class Coin(sections.Model):
     weight: float | None = setting(None, "Its weight.", unset="weighed")
 
 
-class Shape(sections.Section):
-    """What the data decide."""
-
-    visible: int
-
-
 def toss(run: Path, *, times: int = 3) -> dict:
     """Toss the coin of a run.
 
@@ -45,9 +39,7 @@ SPEC = Spec(
     methods={"count": "count the heads", "guess": "guess"},
     short={"sides": "model.sides", "faces": "model.faces", "metal": "model.metal"},
     columns=(Column("test_heads", "heads", final=True),),
-    judge="valid_loss",
     headline="test_heads",
-    shape=Shape,
     kind="coin_kind:KIND",
     commands={"toss": "coin_kind:toss"},
 )

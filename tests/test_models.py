@@ -15,7 +15,7 @@ from natgrad.layers import bernoulli, generator
 from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
 from natgrad.models.helmholtz import kind
 from natgrad.models.helmholtz import machine as helmholtz
-from natgrad.models.helmholtz.spec import Shape
+from natgrad.models.registry import Shape
 
 
 @cache

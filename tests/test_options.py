@@ -19,7 +19,7 @@ from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import normalizer as evaluation
 from natgrad.models.helmholtz.objectives import bidirectional, half_exponent, reweighted, wake_sleep
 from natgrad.models.helmholtz.phases import sleep_only
-from natgrad.models.helmholtz.spec import Shape
+from natgrad.models.registry import Shape
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
 from natgrad.solvers.units import per_layer

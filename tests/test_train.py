@@ -22,8 +22,8 @@ from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.helmholtz import exact, kind, measure, methods
 from natgrad.models.helmholtz import normalizer as bidirectional
 from natgrad.models.helmholtz.measure import evaluate_run, fisher_run, sample_run
-from natgrad.models.helmholtz.spec import Shape
 from natgrad.models.helmholtz.trained import Trained
+from natgrad.models.registry import Shape
 from natgrad.training import run as training
 from trainings import parameters, timeless
 
@@ -330,7 +330,7 @@ def test_reweighted_wake_sleep_learns_three_by_three(optimised):
 
     def learn(key):
         key_model, key_state, key_steps = jax.random.split(key, 3)
-        model = kind.fresh(key_model, settings, kind.shape_of(settings, dataset))
+        model = kind.fresh(key_model, settings, Shape.of(settings, dataset))
 
         def step(state, number):
             key_batch, key_step = jax.random.split(jax.random.fold_in(key_steps, number))

@@ -18,7 +18,7 @@ from natgrad.data import load
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.helmholtz import exact, kind, methods
-from natgrad.models.helmholtz.spec import Shape
+from natgrad.models.registry import Shape
 from natgrad.sweep import plan as plans
 
 HERE = Path(__file__).parent

@@ -224,33 +224,31 @@ class Problem(NamedTuple):
     """What a session trains, made by a `Kind` from a config and its data.
 
     Attributes:
-        fresh: a new model.
         rows: what batches are drawn from, on the device; number: how many of them make an epoch.
         draw: (key, rows, order, position): batch number `position` of an epoch's order.
         stages: ((epoch, stage), ...): what changes at which epoch, such as the number of samples; the first
             is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not
             compared.
         algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
-            programs
-            are shared between trainings that have these in common.
+            programs are shared between trainings that have these in common.
         rate: the learning rate of a pace, as a function of the step, for the reader.
-        operations: about how many a step takes in a stage.
-        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`.
         measure: what a row of the trace says of a state; always `valid_loss`.
+        operations: about how many a step takes in a stage; 0 where they are too few to matter.
+        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`: how far losses
+            may rise above the first one; by default by as much as that is itself.
         pictures: what the state looks like, by caption.
         facts: what a run's environment should say of an `Info` of shapes, such as the solvers used.
     """
 
-    fresh: Callable[[PRNGKeyArray], Model]
     rows: Any
     number: int
     draw: Callable[[PRNGKeyArray, Any, Array, Array], Batch]
-    stages: tuple[tuple[int, Any], ...]
     algorithm: Callable[[Any, Pace], Algorithm]
     rate: Callable[[Pace], Callable[[Array], Any]]
-    operations: Callable[[Any], int]
-    ignorance: float
     measure: Callable[[State], dict[str, Any]]
+    stages: tuple[tuple[int, Any], ...] = ((0, None),)
+    operations: Callable[[Any], int] = lambda stage: 0
+    ignorance: float = 0.0
     pictures: Callable[[State], dict[str, Sheet]] = lambda state: {}
     facts: Callable[[Info], dict[str, Any]] = lambda info: {}
 
@@ -259,16 +257,13 @@ class Kind(NamedTuple):
     """A kind of model, with JAX; its settings and its commands are in its `Spec`.
 
     Attributes:
-        shape: (config, dataset): what of the data the model needs to be made again: the fields of the
-            spec's `shape`.
-        fresh: (key, config, shape): a new model.
+        fresh: (key, config, shape): a new model; `shape` is what the data decide, the spec's `shape`.
         problem: (key, config, dataset): what a session trains; the key is that of evaluations.
         trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by
             name.
         panels: (run, dataset): sections of the report, by title.
     """
 
-    shape: Callable[[Any, Any], Any]
     fresh: Callable[[PRNGKeyArray, Any, Any], Model]
     problem: Callable[[PRNGKeyArray, Any, Any], Problem]
     trained: Callable[[Any, Any, Model, dict[str, Any]], Any]

@@ -16,6 +16,7 @@ from natgrad.errors import InputError
 from natgrad.models.network import examples
 from natgrad.models.network.commands import evaluate
 from natgrad.models.network.kind import KIND
+from natgrad.models.network.spec import Shape
 from natgrad.records import folder
 from natgrad.report.making import report_runs
 
@@ -133,9 +134,9 @@ def test_the_other_networks_learn_too(own, name, changed, column):
 
 
 def test_an_autoencoders_decoder_mirrors_its_layers(own):
-    shape = jax.eval_shape(
-        lambda: problem(own, model="autoencoder", layers=(7, 5, 2)).fresh(jax.random.key(0))
-    )
+    chosen = config.resolve(settings_of(own, model="autoencoder", layers=(7, 5, 2)))
+    sizes = Shape.of(chosen, load(chosen.data.name, binarize=chosen.data.binarize))
+    shape = jax.eval_shape(lambda: KIND.fresh(jax.random.key(0), chosen, sizes))
     assert [layer.weight.shape for layer in shape] == [(7, 20), (5, 7), (2, 5), (5, 2), (7, 5), (20, 7)]
 
 

@@ -5,11 +5,14 @@ rows, a pure function of (key, epoch); batch number i takes rows i*b to (i+1)*b 
 Grey values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
+from natgrad.data.dataset import Dataset
 from natgrad.tree import pytree, static
 
 
@@ -28,6 +31,11 @@ def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> Ro
     return Rows(jnp.asarray(values, kind), levels, resample)
 
 
+def rows_of(dataset: Dataset) -> Rows:
+    """The training rows of a data set."""
+    return on_device(dataset.train, dataset.levels, dataset.resample)
+
+
 def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> Int[Array, " row"]:
     """The order of rows in an epoch."""
     return jax.random.permutation(jax.random.fold_in(key, epoch), rows)
@@ -42,3 +50,13 @@ def draw(
         return chosen.astype(dtype)
     uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels
     return (uniform < chosen.astype(dtype)).astype(dtype)  # ~ Bernoulli(value / levels)
+
+
+def in_order(size: int) -> Callable[[PRNGKeyArray, Rows, Array, Array], Float[Array, "visible batch"]]:
+    """How batch number `position` of an epoch's order is drawn."""
+
+    def drawn(key: PRNGKeyArray, rows: Rows, order: Array, position: Array) -> Float[Array, "visible batch"]:
+        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
+        return draw(key, rows, chosen, jnp.zeros(()).dtype)
+
+    return drawn

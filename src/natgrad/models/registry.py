@@ -16,6 +16,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from pydantic import BaseModel
+
 from natgrad.errors import unknown
 
 DEFAULT = "helmholtz"
@@ -74,7 +76,20 @@ COLUMNS = (
 """What all traces may hold, beside epoch, step and seconds."""
 
 
-@dataclass(frozen=True)
+class Shape(BaseModel, frozen=True, extra="forbid"):
+    """What the data decide: enough, with the config, to make the model again. A kind may add to it."""
+
+    visible: int
+    image_shape: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, config: Any, dataset: Any) -> "Shape":
+        """What a data set decides of a config's model."""
+        del config
+        return cls(visible=dataset.visible, image_shape=dataset.image_shape)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spec:
     """A kind of model, or several that share a folder, without JAX.
 
@@ -85,7 +100,7 @@ class Spec:
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.
         judge: the column on validation data by which runs are compared; headline: the one that is reported.
-        shape: a pydantic model of what the data decide (sizes), enough to make the model again.
+        shape: what the data decide of the model.
         is_scheduled: (config): whether anything in it follows a schedule.
         check: (config, dataset): refuses what does not fit the data, before anything is compiled.
         kind: "module:NAME" of the `natgrad.core.Kind`.
@@ -96,11 +111,11 @@ class Spec:
     kinds: Mapping[str, str]
     settings: Mapping[tuple[str, str], type[Any]]
     methods: Mapping[str, str]
-    short: Mapping[str, str]
-    columns: tuple[Column, ...]
-    judge: str
+    short: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    judge: str = "valid_loss"
     headline: str
-    shape: type[Any]
+    shape: type[Shape] = Shape
     kind: str
     is_scheduled: Callable[[Any], bool] = lambda config: True
     check: Callable[[Any, Any], None] = lambda config, dataset: None

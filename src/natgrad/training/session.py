@@ -65,14 +65,14 @@ class Session:
 
     def __init__(self, settings: Any, dataset: Dataset, progress: Progress | None = None) -> None:
         check(settings, dataset)
-        self.settings, self.dataset = settings, dataset
-        self.progress = progress or Progress()
+        self.settings, self.dataset, self.progress = settings, dataset, progress or Progress()
         key = generator.key(settings.seed)
         self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
-        kind = registry.resolve(registry.spec_of(settings.model.kind).kind)
-        self.problem = kind.problem(key_watch, settings, dataset)
-        self.model_shape = kind.shape(settings, dataset)
+        spec = registry.spec_of(settings.model.kind)
+        self.kind = registry.resolve(spec.kind)
+        self.problem = self.kind.problem(key_watch, settings, dataset)
         self.rows = self.problem.rows
+        self.model_shape = spec.shape.of(settings, dataset)  # after all that the kind refuses
         self.per_epoch = self.problem.number // settings.training.batch_size
         self.total = self.per_epoch * settings.training.epochs
         self.batch = jax.eval_shape(self.problem.draw, key, self.rows, self._order(0), 0)
@@ -120,13 +120,13 @@ class Session:
         self.stage = stage
         self.algorithm = self.problem.algorithm(self.problem.stages[stage][1], self.pace)
         self.shape = jax.eval_shape(self._initial)
-        step = jax.eval_shape(self.algorithm.step, self.key_steps, self.shape, self.batch)
-        self.info = step[1]
+        _, self.info = jax.eval_shape(self.algorithm.step, self.key_steps, self.shape, self.batch)
         self.sums = jax.eval_shape(lambda info: totals_of(self.algorithm, info), self.info)
 
     def _initial(self) -> State:
         key_init, key_state = jax.random.split(self.key_model)
-        return self.algorithm.init(key_state, self.problem.fresh(key_init), self.batch)
+        model = self.kind.fresh(key_init, self.settings, self.model_shape)
+        return self.algorithm.init(key_state, model, self.batch)
 
     def _order(self, epoch: int) -> jax.Array:
         return batches.permutation(self.key_order, epoch, self.problem.number)

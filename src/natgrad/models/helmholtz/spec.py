@@ -144,13 +144,6 @@ class Evaluation(sections.Evaluation):
     test_samples: PositiveInt = setting(100, "Importance samples per row for likelihoods of held-out rows.")
 
 
-class Shape(Section):
-    """What the data decide."""
-
-    visible: int
-    image_shape: tuple[int, int] | None = None
-
-
 _Halves = with_defaults(Reweighted, sleep_share=0.5)
 _FewIterations = with_defaults(Blocks, iterations=4)
 _OBJECTIVES: dict[str, type[Section]] = {
@@ -257,7 +250,6 @@ SPEC = Spec(
     ),
     judge="valid_ll",
     headline="test_ll",
-    shape=Shape,
     kind="natgrad.models.helmholtz.kind:KIND",
     is_scheduled=is_scheduled,
     check=check,

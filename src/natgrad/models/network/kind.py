@@ -76,12 +76,6 @@ _MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
 }
 
 
-def shape_of(settings: Any, dataset: Dataset) -> Shape:
-    """What the data say of a network: the width of its inputs, their shape as images, and its outputs."""
-    outputs = _outputs(settings.model, dataset)
-    return Shape(visible=dataset.visible, outputs=outputs, image_shape=dataset.image_shape)
-
-
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
     """The parameters of a new network."""
     return _MODELS[settings.model.kind][0](key, settings.model, shape)
@@ -114,16 +108,14 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
             f"a convnet needs images, the rows of {dataset.name} are not images; give --image-shape"
         )
     rows, parts = _examples(settings, dataset), _held_out(settings, dataset, settings.evaluation.rows)
-    shape = shape_of(settings, dataset)
+    shape = Shape.of(settings, dataset)
     task, judge = task_of(chosen, shape), JUDGES[chosen.output]
     arrays = jax.eval_shape(lambda: fresh(jax.random.key(0), settings, shape))
     _check_targets(task, arrays, rows, parts)
     return Problem(
-        fresh=lambda key: fresh(key, settings, shape),
         rows=rows,
         number=len(rows.labelled.values),
         draw=examples.batches_of(size, _metric_rows(settings, rows)),
-        stages=((0, None),),
         algorithm=partial(algorithm, settings, task),
         rate=partial(rate_of, settings),
         operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
@@ -134,7 +126,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
 
 def measured(settings: Any, dataset: Dataset, model: Model, *, rows: int) -> dict[str, Any]:
     """The figures of a network on so many held-out rows of each split (0: all)."""
-    task, parts = task_of(settings.model, shape_of(settings, dataset)), _held_out(settings, dataset, rows)
+    task, parts = task_of(settings.model, Shape.of(settings, dataset)), _held_out(settings, dataset, rows)
     return JUDGES[settings.model.output].measure(task, model, **parts)
 
 
@@ -185,14 +177,6 @@ def _targets(chosen: Any) -> examples.Targets:
     return examples.itself if chosen.kind == "autoencoder" else TARGETS[chosen.output]
 
 
-def _outputs(chosen: Any, dataset: Dataset) -> int:
-    """How many outputs the targets ask for."""
-    if chosen.kind == "autoencoder":
-        return dataset.visible
-    labels = (dataset.labels or {}).values()
-    return 1 + max(int(found.max()) for found in labels) if chosen.output == "softmax" else 1
-
-
 def _products(shape: Model, image: tuple[int, int] | None) -> int:
     """Products of a row's forward pass: a filter is used at every pixel."""
     height, width = image or (1, 1)
@@ -210,4 +194,4 @@ def _check_targets(network: Task, shape: Model, rows: Examples, parts: dict[str,
         network.law.check(whole, targets)
 
 
-KIND = Kind(shape_of, fresh, problem, trained, panels)
+KIND = Kind(fresh, problem, trained, panels)

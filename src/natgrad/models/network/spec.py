@@ -11,6 +11,7 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
+from natgrad.models import registry
 from natgrad.models.registry import Column, Spec
 
 _POOL = 2  # pixels of a side that a bank's maximum makes one of
@@ -142,12 +143,18 @@ class Units(sections.Refreshed, sections.Iterative, sections.Damped, AnyRows):
     )
 
 
-class Shape(Section):
-    """What the data decide."""
+class Shape(registry.Shape):
+    """What the data decide: the width of inputs, their shape as images, and how many outputs targets need."""
 
-    visible: int
     outputs: int
-    image_shape: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, config: Any, dataset: Any) -> "Shape":
+        """The sizes of a config's network for a data set."""
+        outputs = dataset.visible if config.model.kind == "autoencoder" else 1
+        if config.model.output == "softmax":
+            outputs += max(int(found.max()) for found in dataset.labels.values())
+        return cls(visible=dataset.visible, image_shape=dataset.image_shape, outputs=outputs)
 
 
 _MODELS: dict[str, type[sections.Model]] = {
