@@ -153,6 +153,21 @@ def test_what_only_tells_imports_no_jax(line):
     assert done.stdout
 
 
+def test_a_training_looks_only_at_its_own_kind_and_method():
+    """Settings of other kinds are not imported, those of other methods not composed."""
+    code = (
+        "import sys\nfrom natgrad.cli import commands, main\n"
+        "seen = lambda settings, *rest, **others: print(settings.method)\n"
+        "commands._show_config = seen\n"
+        "try:\n    main.main(['train', '--method', 'nrws', '--layers', '3', '--quiet', '--dry-run'])\n"
+        "except SystemExit:\n    pass\n"
+        "from natgrad.models.helmholtz.spec import SPEC\n"
+        "print('natgrad.models.network.spec' in sys.modules, len(SPEC.settings.composed))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["nrws", "False 1"]
+
+
 def test_help_of_train_groups_flags_by_kind(call):
     code, out, _ = call("train", "--help")
     common, machine, network = (out.index(title) for title in HEADINGS)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -85,4 +86,4 @@ def blend(decay: Any, old: T, new: T) -> T:
 
 def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
     """`map` over layers, of equal number, as a tuple."""
-    return tuple(function(*arguments) for arguments in zip(*rest, strict=True))
+    return tuple(itertools.starmap(function, zip(*rest, strict=True)))

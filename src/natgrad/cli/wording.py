@@ -46,7 +46,7 @@ def allowed(name: str, field: FieldInfo, reader: Reader | None = None) -> str:
 def default(field: FieldInfo) -> str:
     """The default of a setting as its flag takes it, or what leaving it out means.
 
-    >>> default(names.fields_of_kind(registry.DEFAULT)["training.schedule_steps"])
+    >>> default(names.fields_named(["training.schedule_steps"], registry.DEFAULT)["training.schedule_steps"])
     'the whole training'
     """
     extra = field.json_schema_extra

@@ -15,7 +15,7 @@ from jaxtyping import Array, PRNGKeyArray
 from natgrad import tree
 from natgrad.core import Carry, Damping, Metric, Model, Product, Samples
 from natgrad.layers.bernoulli import Layer
-from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks, scaled
+from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks, per_unit, scaled
 from natgrad.tree import pytree
 
 Node = Layer | Blocks | Array
@@ -55,6 +55,12 @@ class LayeredFisher:
     def like(self) -> Model:
         """Its diagonal."""
         return map_nodes(_diagonal, self.blocks)
+
+    def damped(self, damping: Damping) -> list[tuple[Any, Array]]:
+        """Every node with the damping of its units, from one number or from those of every node."""
+        found = nodes(self.blocks)
+        given = damping if isinstance(damping, tuple) else (damping,) * len(found)
+        return list(zip(found, per_unit(given, found), strict=True))
 
     def mean_diagonal(self, key: PRNGKeyArray) -> tuple[Array, ...]:
         """A number for every unit of every node: its block's trace over its side."""

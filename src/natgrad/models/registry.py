@@ -10,7 +10,7 @@ Everything heavier than settings is named by "module:NAME" and imported when it 
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -89,13 +89,35 @@ class Shape(BaseModel, frozen=True, extra="forbid"):
         return cls(visible=dataset.visible, image_shape=dataset.image_shape)
 
 
-@dataclass(frozen=True, kw_only=True)
+class Settings(Mapping[tuple[str, str], type[Any]]):
+    """The config class of every (kind, method), composed where it is first looked up: most never are."""
+
+    def __init__(self, compose: Callable[[str, str], type[Any]], readers: Sequence[tuple[str, str]]) -> None:
+        self._compose, self._readers = compose, readers
+        self.composed: dict[tuple[str, str], type[Any]] = {}
+
+    def __getitem__(self, reader: tuple[str, str]) -> type[Any]:
+        if reader not in self._readers:
+            raise KeyError(reader)
+        if reader not in self.composed:
+            self.composed[reader] = self._compose(*reader)
+        return self.composed[reader]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Spec:
     """A kind of model, or several that share a folder, without JAX.
 
     Attributes:
         kinds: the names that `model.kind` may have, each with a line about it.
-        settings: the config class of every (kind, method); the first method of a kind is its default.
+        settings: the config class of every (kind, method), as `Settings` or a dict; the first method of a
+            kind is its default.
         methods: a line about every method.
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.

@@ -16,6 +16,7 @@ loop is unrolled, no residual is tested, and over parameters the last iteration 
 What remains of the right-hand side is not returned; `natgrad.solvers.truncated` returns it.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -65,10 +66,9 @@ def conjugate_gradient(iterations: int = 4) -> UnitSolver:
 def _by_rows(systems: Sequence[LayerSystem]) -> dict[int, list[int]]:
     """The layers for every number of rows in sample space; 0 stands for those over parameters."""
     groups = defaultdict(list)
-    for number, system in enumerate(systems):
-        blocks = needs_rows(system.blocks, "cg")
-        rows = blocks.inputs.shape[1]
-        groups[rows if rows <= max(_FEW_ROWS, 2 * blocks.size) else 0].append(number)
+    every = map(needs_rows, [system.blocks for system in systems], itertools.repeat("cg"))
+    for number, (inputs, rows) in enumerate([blocks.inputs.shape for blocks in every]):
+        groups[rows if rows <= max(_FEW_ROWS, 2 * (inputs + 1)) else 0].append(number)
     return groups
 
 

@@ -61,12 +61,13 @@ def log_means(
     total = visible.shape[1]
     rows, chunk = _portions(model, total, samples, memory_mb)
     estimate = partial(_estimate, chunk=chunk, kept=weights.kept_for(samples) if tails else 0)
-    found = []
-    for start in range(0, total, rows):
+    starts, found = np.arange(0, total, rows), []
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, starts)
+    for own, start in zip(keys, starts, strict=True):
         portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
-        sums = estimate(jax.random.fold_in(key, start), model, portion, samples, power)
-        found.append(weights.told(sums, samples))
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+        found.append(jax.tree.map(np.asarray, estimate(own, model, portion, samples, power)))
+    sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+    return weights.told(sums, samples)
 
 
 @partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=ahead.WIDE)

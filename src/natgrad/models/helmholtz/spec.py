@@ -11,7 +11,7 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
-from natgrad.models.registry import Column, Spec
+from natgrad.models.registry import Column, Settings, Spec
 
 _Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
@@ -164,12 +164,12 @@ METRICS: dict[str, type[Section]] = {
 """The metrics of the natural methods; the others have none."""
 
 
-def _settings(method: str) -> type[sections.Run]:
+def _settings(kind: str, method: str) -> type[sections.Run]:
     natural = method in METRICS
     part = NaturalPart if natural else PlainPart
     rate = 0.05 if natural else 0.1
     return sections.compose(
-        "helmholtz",
+        kind,
         method,
         *([sections.own_length] if natural else []),
         data=Data,
@@ -204,7 +204,7 @@ SPEC = Spec(
     kinds={
         "helmholtz": "a Helmholtz machine: layers of binary units, generated downward and recognized upward"
     },
-    settings={("helmholtz", method): _settings(method) for method in _OBJECTIVES},
+    settings=Settings(_settings, [("helmholtz", method) for method in _OBJECTIVES]),
     methods={
         "nrws": "natural reweighted wake-sleep: the Fisher is exactly block-diagonal, a block for each unit; "
         "blocks are estimated from samples and by default solved approximately",

@@ -3,7 +3,7 @@
 A line of `MODELS` and a line of `METHODS` say which settings a kind and a method read.
 """
 
-from itertools import pairwise
+import itertools
 from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
@@ -12,7 +12,7 @@ from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
-from natgrad.models.registry import Column, Spec
+from natgrad.models.registry import Column, Settings, Spec
 
 _POOL = 2  # pixels of a side that a bank's maximum makes one of
 
@@ -215,7 +215,7 @@ def _weights(chosen: Any, dataset: Any) -> int:
             banks += count * (channels * chosen.filter_width**2 + 1)
             channels, sides = count, [max(side - chosen.filter_width + 1, 0) // _POOL for side in sides]
         sizes = (channels * sides[0] * sides[1], *chosen.layers)
-    return banks + sum((low + 1) * up for low, up in pairwise(sizes))
+    return banks + sum((low + 1) * up for low, up in itertools.pairwise(sizes))
 
 
 _NATS = "nats per row"
@@ -225,12 +225,10 @@ SPEC = Spec(
         "convnet": "a convolutional network, for images",
         "autoencoder": "a perceptron whose targets are its inputs",
     },
-    settings={
-        (kind, method): _settings(kind, method)
-        for kind in _MODELS
-        for method in _METHODS
-        if (kind, method) != ("convnet", "units")
-    },
+    settings=Settings(
+        _settings,
+        [reader for reader in itertools.product(_MODELS, _METHODS) if reader != ("convnet", "units")],
+    ),
     methods={
         "natural": "natural gradient: the exact Fisher of the whole network on the metric's rows (sampled by "
         "metric.drawn), by default solved approximately, by truncated conjugate gradients",
