@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad.errors import InputError
+from natgrad.evaluate.pictures import save_figure
 from natgrad.families import chart, family, gaussian
 from natgrad.families.gaussian_charts import deviation_chart, moment_chart
 from natgrad.families.independence import Independence
@@ -181,7 +182,7 @@ def draw_ball(out: Path, radius: float = 0.02) -> dict[str, Any]:
             axes.plot(*centre, ".", color="0.2")
     axes.set(xlabel=r"$\mu$", ylabel=r"$\sigma$", title=f"Gaussians at divergence {radius:g} from the dots")
     axes.set_aspect("equal")
-    figure.savefig(out)
+    save_figure(out, figure)
     return {"picture": str(out), "radius": radius}
 
 
@@ -207,7 +208,7 @@ def render(panels: list[Panel], title: str, out: Path) -> dict[str, Any]:
         axes.plot(*np.transpose(panel.edge or [(0, 0)]), color="0.1", lw=1.4)
     figure.axes[0].legend(loc="upper left", framealpha=0.9)
     figure.suptitle(title)
-    figure.savefig(out)
+    save_figure(out, figure)
     return ends
 
 

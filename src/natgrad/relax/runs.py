@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from natgrad.errors import InputError
+from natgrad.evaluate.pictures import save_figure
 from natgrad.relax import functions, saved
 from natgrad.relax.search import Search
 
@@ -107,7 +108,7 @@ def plot(path: Path, name: str, history: dict[str, np.ndarray]) -> None:
         axes.set_yscale("log")
     axes.set(xlabel="evaluations", ylabel="value", title=name)
     axes.legend()
-    figure.savefig(path)
+    save_figure(path, figure)
 
 
 def _problem(name: str, size: int, family: str | None) -> functions.Problem:
