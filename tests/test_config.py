@@ -139,7 +139,7 @@ def test_specs_are_whole(spec):
     assert set(spec.short.values()) <= every_name
     assert not set(spec.short) & set(names.COMMON)
     columns = {column.name for column in spec.columns}
-    assert {spec.judge, spec.headline} <= columns
+    assert {spec.judge, spec.headline_of()} <= columns
     assert not columns & {column.name for column in registry.COLUMNS}
     for reader, settings in spec.settings.items():
         assert all(field.description for field in names.fields_of(settings).values()), reader

@@ -18,6 +18,7 @@ from natgrad.models.network.commands import evaluate
 from natgrad.models.network.kind import KIND
 from natgrad.models.network.spec import Shape
 from natgrad.records import folder
+from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
 
 TINY = {"model": "mlp", "layers": (4,), "epochs": 3, "batch_size": 400, "seed": 3}
@@ -218,6 +219,7 @@ def test_an_autoencoder_learns_and_its_report_has_reconstructions(own, tmp_path)
     changed = {"model": "autoencoder", "layers": (4, 3), "method": "plain", "labelled": 64}
     done = natgrad.train(out=own / "drawn", **settings_of(own, **changed), learning_rate=0.1)
     assert done.trace[-1]["test_squared_error"] < done.trace[0]["test_squared_error"]
+    assert list_runs(done.folder)[0]["headline"] == "test_squared_error"
     assert done.trace[-1]["step"] == 3 * 64 // 16
     assert done.model.predict(np.zeros((3, 20))).shape == (3, 20)
     report_runs([done.folder], out=tmp_path / "page.html")
@@ -227,7 +229,9 @@ def test_an_autoencoder_learns_and_its_report_has_reconstructions(own, tmp_path)
 def test_the_command_line_lists_networks_by_their_headline(run, capsys):
     with pytest.raises(SystemExit):
         main(["runs", str(run.folder)])
-    assert f"{run.trace[-1]['test_ll']:.4f}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "test error" in shown
+    assert f"{run.trace[-1]['test_error']:.2%}" in shown
 
 
 def test_a_network_has_no_samples(run, capsys):

@@ -132,7 +132,7 @@ def test_a_kind_that_is_not_installed_is_shown_by_the_names_of_its_columns(
 ) -> None:
     record = read_run(toy_run(make, "run", 0.1, 0.8))
     monkeypatch.delitem(registry.FOLDERS, "toy")
-    assert columns.headline("toy") is None
+    assert columns.headline("toy", {}) is None
     assert columns.judge("toy").name == "valid_loss"
     assert re.findall(r"<b>(.*?)</b>", charts.step([record])) == ["Test hits", "Valid hits"]
     assert tables.figures_of(record)["valid loss"] == "0.2000"

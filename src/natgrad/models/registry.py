@@ -10,7 +10,7 @@ Everything heavier than settings is named by "module:NAME" and imported when it 
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -121,7 +121,8 @@ class Spec:
         methods: a line about every method.
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.
-        judge: the column on validation data by which runs are compared; headline: the one that is reported.
+        judge: the column on validation data by which runs are compared.
+        headline: the column that is reported; of several the first that a trace has.
         shape: what the data decide of the model.
         is_scheduled: (config): whether anything in it follows a schedule.
         check: (config, dataset): refuses what does not fit the data, before anything is compiled.
@@ -136,13 +137,18 @@ class Spec:
     short: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
     judge: str = "valid_loss"
-    headline: str
+    headline: str | tuple[str, ...]
     shape: type[Shape] = Shape
     kind: str
     is_scheduled: Callable[[Any], bool] = lambda config: True
     check: Callable[[Any, Any], None] = lambda config, dataset: None
     commands: Mapping[str, str] = field(default_factory=dict)
     estimators: Mapping[str, str] = field(default_factory=dict)
+
+    def headline_of(self, row: Container[str] = ()) -> str:
+        """The column that is reported of a trace with such rows."""
+        named = (self.headline,) if isinstance(self.headline, str) else self.headline
+        return next((name for name in named if name in row), named[0])
 
     def methods_of(self, kind: str) -> list[str]:
         """The methods that train a kind, its default first."""

@@ -107,7 +107,7 @@ def _grouped(wanted: Iterable[Column]) -> list[_Chart]:
 def _judges(records: Sequence[Record]) -> set[str]:
     """The columns that say how good a run is: the loss, each kind's judge, and what is reported."""
     kinds = {record.config.model.kind for record in records}
-    named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind)[0]))
+    named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind, {})[0]))
     return {columns.LOSS, *named}
 
 

@@ -59,7 +59,7 @@ def _figures(record: Record) -> dict[str, Any]:
     """What the line of a sound run says; `headline` is the figure that its kind of model is reported by."""
     last, config = record.last, record.config
     kind = config.model.kind
-    headline, judge = columns.headline(kind), columns.judge(kind)
+    headline, judge = columns.headline(kind, last), columns.judge(kind)
     return {
         "data": config.data.name,
         "binarize": getattr(config.data, "binarize", None),

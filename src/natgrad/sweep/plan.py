@@ -105,7 +105,7 @@ def _with_judge(plan: SweepPlan) -> SweepSection:
     judge = section.judge or spec.judge
     test = judge.replace("valid", "test")
     known = {column.name for column in spec.columns}
-    columns = section.columns or (judge, test if test in known else spec.headline)
+    columns = section.columns or (judge, test if test in known else spec.headline_of())
     return section.model_copy(update={"judge": judge, "columns": columns})
 
 

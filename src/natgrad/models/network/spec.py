@@ -284,7 +284,7 @@ SPEC = Spec(
         Column("test_squared_error", "squared error", higher=False, chart="Squared error", final=True),
     ),
     judge="valid_ll",
-    headline="test_ll",
+    headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
     is_scheduled=lambda config: getattr(config.optimizer, "schedule", "constant") != "constant",
