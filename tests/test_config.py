@@ -401,7 +401,7 @@ MISTAKES = [
     ({"coding": "sign"}, r"unknown model.coding 'sign'; did you mean 'signed'\?"),
     ({"data.binarize": "rond"}, r"unknown data.binarize 'rond'; did you mean 'round'\?"),
     ({"device": "cqu"}, r"unknown training.device 'cqu'; did you mean 'cpu'\?"),
-    ({"format": 2}, "unknown format '2'; known are 1"),
+    ({"format": 3}, "unknown format '3'; known are 2"),
     ({"learning_rat": 1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
     ({"optimizer.schedul": 1}, "unknown setting 'optimizer.schedul'; did you mean 'optimizer.schedule'"),
     ({"modell.layers": 1}, "unknown setting 'modell.layers'; did you mean 'model.layers'"),
@@ -430,6 +430,17 @@ MISTAKES = [
     ({"image_shape": [3, 1, 2]}, "image_shape: expected two whole numbers, height and width, got"),
     ({"objective.baseline": "maybe"}, "objective.baseline: expected true or false, got 'maybe'"),
     ({"objective.baseline": [1]}, r"objective.baseline: expected true or false, got \[1\]"),
+    (
+        {"optimizer.momentum": 0.5},
+        "^optimizer.momentum is the decay of an optimizer's averages, got the optimizer sgd, which has none; "
+        "leave it out, or use --optimizer momentum$",
+    ),
+    (
+        {"model": "mlp", "method": "hessian-free", "training.schedule_steps": 5},
+        "^training.schedule_steps is the length of schedules, got it for settings that follow none; leave it "
+        "out, or give training.epochs$",
+    ),
+    ({"training.schedule_steps": 5}, "follow none; leave it out, or give optimizer.schedule$"),
     ({"data": 3}, "data.name: expected a name, got 3"),
     ({"seed.a": 3}, "seed: expected a whole number, got {'a': 3}"),
 ]

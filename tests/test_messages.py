@@ -127,10 +127,13 @@ def scene(tmp_path, trained, data, monkeypatch, caplog):
     return Scene(tmp_path, trained, data, monkeypatch, caplog)
 
 
-def newer_config(scene):
-    path = scene.run / "config.toml"
-    path.write_text(path.read_text().replace("format = 1", "format = 2"))
-    return said(lambda: natgrad.load(path.parent))
+def config_of_format(number):
+    def load(scene):
+        path = scene.run / "config.toml"
+        path.write_text(path.read_text().replace("format = 2", f"format = {number}"))
+        return said(lambda: natgrad.load(path.parent))
+
+    return load
 
 
 def newer_state(scene):
@@ -318,7 +321,8 @@ SEARCH = "sweep.trials = 3\n"
 LARGE = np.zeros((1 << 16, 800), np.uint8)
 TRIGGERS = {
     "runs.md": [
-        newer_config,
+        config_of_format(1),
+        config_of_format(3),
         newer_state,
         lambda scene: said(lambda: natgrad.load(scene.here)),
         no_state,

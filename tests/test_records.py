@@ -136,12 +136,24 @@ def test_a_state_of_a_newer_format_is_said_and_kept(tmp_path):
     states.load(tmp_path, example())
 
 
+def test_a_config_of_an_older_format_is_said(tmp_path):
+    folder.create(tmp_path / "run", config.resolve({}))
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(path.read_text().replace("format = 2", "format = 1"))
+    with pytest.raises(
+        InputError,
+        match=r"config.toml was written by an older natgrad \(its format is 1, this one knows 2\), whose "
+        "settings had other names; rename them",
+    ):
+        folder.open_run(tmp_path / "run")
+
+
 def test_a_config_of_a_newer_format_is_said(tmp_path):
     folder.create(tmp_path / "run", config.resolve({}))
     text = (tmp_path / "run" / "config.toml").read_text()
-    (tmp_path / "run" / "config.toml").write_text(text.replace("format = 1", 'format = 2\nfuture = "x"'))
+    (tmp_path / "run" / "config.toml").write_text(text.replace("format = 2", 'format = 3\nfuture = "x"'))
     with pytest.raises(
-        Newer, match=r"config.toml was written by a newer natgrad \(its format is 2, this one"
+        Newer, match=r"config.toml was written by a newer natgrad \(its format is 3, this one"
     ):
         folder.open_run(tmp_path / "run")
     folder.append(tmp_path / "run", {"epoch": 0})

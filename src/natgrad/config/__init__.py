@@ -36,10 +36,14 @@ def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
 def validate(tree: Mapping[str, Any]) -> Run:
     """A config from nested settings, or one sentence that says what is wrong."""
     reader = reader_of(tree)
+    spec = registry.spec_of(reader[0])
     try:
-        return registry.spec_of(reader[0]).settings[reader].model_validate(dict(tree))
+        found: Run = spec.settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
+    if found.training.schedule_steps is not None and not spec.is_scheduled(found):
+        raise refusals.no_schedule(found)
+    return found
 
 
 def reader_of(tree: Mapping[str, Any]) -> names.Reader:
@@ -74,8 +78,14 @@ def read_toml(file: str | Path) -> dict[str, Any]:
         raise InputError(
             f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output"
         ) from None
-    if isinstance(tree.get("format"), int) and tree["format"] > FORMAT:
-        raise Newer(file, tree["format"], FORMAT)
+    number = tree.get("format", FORMAT)
+    if isinstance(number, int) and number > FORMAT:
+        raise Newer(file, number, FORMAT)
+    if isinstance(number, int) and number < FORMAT:
+        raise InputError(
+            f"{file} was written by an older natgrad (its format is {number}, this one knows {FORMAT}), "
+            "whose settings had other names; rename them (CHANGELOG.md), leave format out, and train again"
+        )
     return tree
 
 

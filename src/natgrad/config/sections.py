@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, c
 
 from natgrad.errors import InputError
 
-FORMAT: Literal[1] = 1
+FORMAT: Literal[2] = 2  # 1: natgrad 0.1.0, whose settings had other names
 RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 """Learning rates of optimizers where none is given; with sgd it is the method's."""
+MOMENTUM = 0.9  # of optimizers that have averages
 
 
 def setting(default: Any, about: str, *, unset: str = "", **limits: Any) -> Any:
@@ -124,7 +125,9 @@ class Named(Section):
         "What is done with a direction; some have their own default of the learning rate: "
         + ", ".join(f"{name} {rate}" for name, rate in RATES.items()),
     )
-    momentum: float = setting(0.9, "The decay of the optimizer's averages; sgd has none.", ge=0, lt=1)
+    momentum: float | None = setting(
+        None, "The decay of the optimizer's averages; sgd has none.", unset=str(MOMENTUM), ge=0, lt=1
+    )
 
 
 class Optimizer(Scheduled, Named):  # settings of later bases come first
@@ -136,6 +139,15 @@ class Optimizer(Scheduled, Named):  # settings of later bases come first
         if isinstance(tree, Mapping) and (name := str(tree.get("name"))) in RATES:
             return {"learning_rate": RATES[name], **tree}
         return tree
+
+    @model_validator(mode="after")
+    def _momentum_is_of_averages(self) -> "Optimizer":
+        if self.momentum is not None and self.name == "sgd":
+            raise InputError(
+                "optimizer.momentum is the decay of an optimizer's averages, got the optimizer sgd, which "
+                "has none; leave it out, or use --optimizer momentum"
+            )
+        return self
 
 
 class Damped(Section):
@@ -178,7 +190,7 @@ class Bounded(Section):
 class Run(Section):
     """Everything that decides what a run computes; a kind adds sections of its own."""
 
-    format: Literal[1] = setting(FORMAT, "The version of this list of settings.")
+    format: Literal[2] = setting(FORMAT, "The version of this list of settings.")
     method: str = setting(..., "How the gradient is made and measured.")
     seed: int = setting(0, "Decides the initial weights, the order of rows and every sample.", ge=0, lt=2**32)
     data: Data = Field(default_factory=Data)

@@ -24,7 +24,7 @@ from natgrad.solvers.units import Choice, names_of, per_layer
 from natgrad.updates.damping import Damping, levenberg_marquardt, scheduled
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
 from natgrad.updates.in_turn import Turn, in_turn
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
 from natgrad.updates.natural import Options, natural
@@ -78,11 +78,11 @@ class Own(NamedTuple):
 
 def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """The training method of a config, with so many samples, at a pace."""
-    chosen, optimizer = settings.objective, settings.optimizer
+    chosen = settings.objective
     make = _OBJECTIVES[METHODS[settings.method]]
     put_together = functools.partial(
         descent,
-        optimizer=OPTIMIZERS[optimizer.name](optimizer.momentum),
+        optimizer=optimizer_of(settings.optimizer),
         scale=_scale(settings, pace),
         telling=biases,
     )
