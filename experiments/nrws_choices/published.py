@@ -77,7 +77,7 @@ def record_of(name: str) -> Path:
 
 def train(name: str) -> None:
     """Train what the record lacks: every setting, then the best with the seeds that confirm it."""
-    methods.SOURCES["generation"]["wake"] = generation_as_published  # before anything is compiled
+    methods.SOURCES["generation"]["wake"] = generation_as_published
     with record_of(name).open("a+", encoding="utf-8") as stream:
         found = results(name, stream)
         for candidate in found.candidates:

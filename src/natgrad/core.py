@@ -11,7 +11,7 @@ Settings, and what else the command line needs to know of a kind of model withou
 in its `Spec` (`natgrad.models.registry`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -230,13 +230,15 @@ class Problem(NamedTuple):
             is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not
             compared.
         algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
-            programs are shared between trainings that have these in common.
+            programs are shared between trainings that have these, and `replaceable`, in common.
         rate: the learning rate of a pace, as a function of the step, for the reader.
         measure: what a row of the trace says of a state; always `valid_loss`.
         operations: about how many a step takes in a stage; 0 where they are too few to matter.
         ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`: how far losses
             may rise above the first one; by default by as much as that is itself.
         pictures: what the state looks like, by caption.
+        replaceable: what `algorithm` is made of beside the config and a program may replace, such as
+            functions found in a table.
         facts: what a run's environment should say of an `Info` of shapes, such as the solvers used.
     """
 
@@ -250,6 +252,7 @@ class Problem(NamedTuple):
     operations: Callable[[Any], int] = lambda stage: 0
     ignorance: float = 0.0
     pictures: Callable[[State], dict[str, Sheet]] = lambda state: {}
+    replaceable: Hashable = ()
     facts: Callable[[Info], dict[str, Any]] = lambda info: {}
 
 

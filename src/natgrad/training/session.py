@@ -213,7 +213,7 @@ class Session:
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         began = time.perf_counter()
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1
-        key = program_key(self.settings, self.stage, self.pace)
+        key = program_key(self.settings, self.stage, self.pace, self.problem.replaceable)
         advance = compiled(function, *arguments, steps=self.total, donate=(1,), key=key)
         self.compile_seconds = time.perf_counter() - began
         return advance

@@ -56,6 +56,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         ignorance=dataset.visible * math.log(2),
         measure=lambda state: monitor.measure(state.used),
         pictures=lambda state: _pictures(state, dataset.image_shape),
+        replaceable=methods.sources_of(settings),
         facts=partial(_facts, settings),
     )
 

@@ -95,6 +95,11 @@ def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
     return in_turn(main, Turn(extra, chosen.sleeps - 1))
 
 
+def sources_of(settings: Any) -> tuple[Callable[[int | None], Metric], ...]:
+    """The metrics that a config names, as the table has them now."""
+    return tuple(SOURCES[name][getattr(settings.metric, name)] for name in _measured(settings))
+
+
 def rate_of(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
     """The learning rate as a function of the step, of the whole machine or of one network."""
     chosen = settings.optimizer
@@ -139,11 +144,11 @@ def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
         return steepest()
     looks = settings.metric.adaptive or settings.metric.kl_radius
     blocks: dict[str, Block] = {}
+    sources = dict(zip(measured, sources_of(settings), strict=True))
     for name, part in PARTS.items():
         own = _own(settings, pace, name)
         if name in measured:
-            source = SOURCES[name][getattr(settings.metric, name)]
-            direction = _natural(settings, own, pace, (source, part), objective)
+            direction = _natural(settings, own, pace, (sources[name], part), objective)
             blocks[name] = Block(part, direction)
         elif looks:
             blocks[name] = Block(part, paced(steepest(), own.rate))
