@@ -191,8 +191,8 @@ def test_mc_se_is_the_spread_over_seeds():
     model = machine()
     visible, _ = every_row(model)
     runs = [
-        importance.log_likelihood(key, model, visible, samples=300)
-        for key in jax.random.split(jax.random.key(8), 200)
+        importance.log_likelihood(key, model, visible, samples=600)
+        for key in jax.random.split(jax.random.key(8), 600)
     ]
     spread = np.std([run.mean for run in runs], ddof=1)
     claimed = np.sqrt(np.mean([run.mc_se**2 for run in runs]))
