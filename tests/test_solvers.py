@@ -49,7 +49,8 @@ def join(layer):
 def dense_solve(blocks, gradient, damping):
     """With one damping, or with one for every unit."""
     shifts = np.broadcast_to(damping, blocks.units)[:, None, None] * np.eye(blocks.size)
-    return np.linalg.solve(np.asarray(dense(blocks), float) + shifts, join(gradient).astype(float)[..., None])[..., 0]
+    matrices = np.asarray(dense(blocks), float) + shifts
+    return np.linalg.solve(matrices, join(gradient).astype(float)[..., None])[..., 0]
 
 
 def system(solver, blocks, damping):

@@ -313,6 +313,7 @@ def test_the_exact_divergence_is_recorded_where_the_law_is_known(place):
 SEEDS, STEPS = 20, 20_000
 
 
+@pytest.mark.slow
 def test_reweighted_wake_sleep_learns_three_by_three(optimised):
     """The median divergence of twenty seeds falls below 0.2 nats; single ones stop in local optima."""
     settings = config.resolve(
