@@ -25,8 +25,12 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
+SETTINGS = [pytest.param(path, marks=pytest.mark.slow) if path in TABLES else path for path in FILES]
+
+
+@pytest.mark.parametrize("file", SETTINGS, ids=name)
 def test_every_setting_resolves(file):
+    """Those of a file with a table are resolved by the test of its table as well."""
     plan = plans.read_plan(file, {})
     assert all(candidate.variant for candidate in plan.candidates)
 

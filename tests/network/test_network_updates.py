@@ -440,7 +440,7 @@ def test_blocks_of_units_solve_like_dense_blocks(solver, tolerance):
     np.testing.assert_allclose(info.evidence.curvature, length, rtol=1e-9)
 
 
-@pytest.mark.parametrize("count", [1, 3, 6])
+@pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 6))])
 def test_a_metric_with_a_diagonal_gives_the_iterates_of_its_preconditioner(count):
     """Gauss-Newton, divided by (diag(U) + damping)^0.75, against conjugate gradients by the book."""
     task, parameters, rows = problem("softmax")
