@@ -73,7 +73,7 @@ def test_completed_pixels_have_the_conditional_law(coding):
     assert 0.1 < done.moved.mean() < 0.5  # sixty steps forget the start
 
 
-@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("samples", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_step_leaves_the_conditional_law_as_it_is(samples):
     """From exact draws of (x_hidden, h) given x_known, one step leads to exact draws again."""
     model = trained().parameters

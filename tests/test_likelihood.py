@@ -213,8 +213,15 @@ def test_one_sample_has_no_sampling_error_to_tell():
     assert importance.log_likelihood(jax.random.key(2), model, visible, samples=1).mc_se == 0.0
 
 
-@pytest.mark.parametrize(("logit", "heavy"), [(0.1, False), (1.2, True)])
-@pytest.mark.parametrize("memory_mb", [0.01, 64.0])
+@pytest.mark.parametrize(
+    ("memory_mb", "logit", "heavy"),
+    [
+        (0.01, 1.2, True),
+        (64.0, 0.1, False),
+        pytest.param(0.01, 0.1, False, marks=pytest.mark.slow),
+        pytest.param(64.0, 1.2, True, marks=pytest.mark.slow),
+    ],
+)
 def test_tails_tell_where_the_sampling_error_is_too_small(logit, heavy, memory_mb):
     """Visible units are fair coins whatever the hidden ones are, so log p(x) = -6 log 2."""
     visible = jnp.ones((6, 40))

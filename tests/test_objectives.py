@@ -105,8 +105,13 @@ def loop_gradient(model, drawn, shares):
     return total
 
 
-@pytest.mark.parametrize("coding", ["signed", pytest.param("binary", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("method", REVALUED)
+TOLD = [("other shares", "signed"), ("bidirectional", "binary"), ("sleep only", "signed")]
+UNTOLD = [case for case in product(REVALUED, CODINGS) if case not in TOLD]
+
+
+@pytest.mark.parametrize(
+    ("method", "coding"), [*TOLD, *(pytest.param(*case, marks=pytest.mark.slow) for case in UNTOLD)]
+)
 def test_the_gradient_of_revalue_is_that_of_the_estimate(coding, method):
     """At the model of the estimate, by automatic differentiation; elsewhere it is another one."""
     model = machine(coding=CODINGS[coding])

@@ -64,7 +64,7 @@ def judged(name, rate, damping, steps=1):
         yield found
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", ["generation", pytest.param("recognition", marks=pytest.mark.slow)])
 def test_reduction_ratio_tends_to_one_for_small_steps(name):
     """Of either network, where only that network moves."""
     gaps = []
@@ -75,8 +75,15 @@ def test_reduction_ratio_tends_to_one_for_small_steps(name):
     assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.3)  # first order in the rate
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(1e-4, 1 / 1.1), (50.0, 1.1)])
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(
+    ("name", "rate", "expected"),
+    [
+        ("generation", 50.0, 1.1),
+        ("recognition", 1e-4, 1 / 1.1),
+        pytest.param("generation", 1e-4, 1 / 1.1, marks=pytest.mark.slow),
+        pytest.param("recognition", 50.0, 1.1, marks=pytest.mark.slow),
+    ],
+)
 def test_damping_adapts_to_how_steps_do(name, rate, expected):
     """A tiny step does what was promised: less damping. A huge one does not: more."""
     damping = levenberg_marquardt(constant(0.1), factor=1.1, every=2)
@@ -200,7 +207,7 @@ def star(m):
     return np.array(found)
 
 
-@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("coding", ["signed", pytest.param("binary", marks=pytest.mark.slow)])
 def test_bidirectional_gradient_is_that_of_the_star_model(coding):
     """With many samples, the gradient of -log of the unnormalised p*(x) in both networks."""
     model = machine((3, 2), CODINGS[coding], spread=0.3)
@@ -226,7 +233,7 @@ def everything(model, values):
     return helmholtz.Pass(values, generation, (bernoulli.logits(model.recognition[0], values[0]),))
 
 
-@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("coding", ["binary", pytest.param("signed", marks=pytest.mark.slow)])
 def test_star_likelihood_and_its_normaliser(coding):
     model = machine((3, 2, 2), CODINGS[coding], spread=0.3)
     exact = star(oracles.numpy_model(model))
@@ -245,7 +252,11 @@ def fresh(settings):
     return jax.jit(lambda key: kind.fresh(key, settings, Shape(visible=4)))(jax.random.key(0))
 
 
-@pytest.mark.parametrize("method", methods.METHODS)
+FEW = ("ws", "nrws", "nbihm")
+STEPPING = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in methods.METHODS]
+
+
+@pytest.mark.parametrize("method", STEPPING)
 def test_every_method_takes_a_finite_step(method):
     """From the config to a step, with the options that compose."""
     damped = {"damping": 0.3} if ("helmholtz", method) in readers("metric.damping") else {}
@@ -271,7 +282,7 @@ def test_diagonal_method_is_the_natural_one_with_the_diagonal_solver():
     np.testing.assert_array_equal(vector(steps[0].model), vector(steps[1].model))
 
 
-@pytest.mark.parametrize("method", ["rws", "nrws"])
+@pytest.mark.parametrize("method", ["nrws", pytest.param("rws", marks=pytest.mark.slow)])
 def test_sleep_well_moves_recognition_more(method):
     moved = []
     for sleeps in (1, 4):
