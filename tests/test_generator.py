@@ -27,7 +27,11 @@ def chi_square_z(counts):
     return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
 
 
-@pytest.fixture(scope="module", params=["seed 0", "seed 1", "split", "folded"])
+def slow(name):
+    return pytest.param(name, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["seed 0", slow("seed 1"), slow("split"), "folded"])
 def words(request):
     root = generator.key(0)
     keys = {
@@ -92,7 +96,7 @@ def families(number=48):
     }
 
 
-@pytest.mark.parametrize("family", ["seeds", "split", "folded", "grandchildren"])
+@pytest.mark.parametrize("family", [slow("seeds"), slow("split"), "folded", "grandchildren"])
 def test_keys_are_uncorrelated(family):
     number, length = 48, 1 << 12
     keys = jnp.stack(families(number)[family])

@@ -77,11 +77,16 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, 
     "change",
     [
         {"learning_rate": 0.3},
-        {"batch_size": 10},
-        {"samples": 2},
-        {"evaluation.average": 0.5},
-        {"data.binarize": "round"},
-        {"epochs": 2},  # schedules are longer
+        *(
+            pytest.param(change, marks=pytest.mark.slow)
+            for change in (
+                {"batch_size": 10},
+                {"samples": 2},
+                {"evaluation.average": 0.5},
+                {"data.binarize": "round"},
+                {"epochs": 2},  # schedules are longer
+            )
+        ),
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -131,7 +136,9 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("case", CHOICES)
+@pytest.mark.parametrize(
+    "case", ["kept, averaged", *(pytest.param(c, marks=pytest.mark.slow) for c in ("ws", "nrws", "adaptive"))]
+)
 def test_an_objective_is_traced_once_before_the_first_step(data, monkeypatch, case):
     """For shapes, for the first state and for the compiled chunk together."""
     calls = []

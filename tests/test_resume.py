@@ -249,7 +249,10 @@ def flip(path):
 
 @pytest.mark.parametrize(
     ("kind", "harm"),
-    [("json", flip), ("safetensors", lambda path: os.truncate(path, 100))],
+    [
+        pytest.param("json", flip, marks=pytest.mark.slow),
+        ("safetensors", lambda path: os.truncate(path, 100)),
+    ],
     ids=["flipped", "truncated"],
 )
 def test_a_damaged_state_gives_way_to_the_one_before(tmp_path, data, whole, kind, harm, caplog):

@@ -179,7 +179,13 @@ def test_evaluating_a_run(run):
 
 
 @pytest.mark.parametrize(
-    ("logit", "samples", "heavy"), [(0.1, 500, False), (1.2, 500, True), (0.1, 100, False), (1.2, 100, True)]
+    ("logit", "samples", "heavy"),
+    [
+        (1.2, 500, True),
+        (0.1, 100, False),
+        pytest.param(0.1, 500, False, marks=pytest.mark.slow),
+        pytest.param(1.2, 100, True, marks=pytest.mark.slow),
+    ],
 )
 def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, logit, samples, heavy):
     model = Trained(cases.apart(logit, visible=6))
@@ -313,6 +319,7 @@ def test_the_exact_divergence_is_recorded_where_the_law_is_known(place):
 SEEDS, STEPS = 20, 20_000
 
 
+@pytest.mark.slow
 def test_reweighted_wake_sleep_learns_three_by_three(optimised):
     """The median divergence of twenty seeds falls below 0.2 nats; single ones stop in local optima."""
     settings = config.resolve(

@@ -1,5 +1,7 @@
 """Tiny networks of odd shapes, with every law, and slow oracles from explicit Jacobians."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -150,6 +152,7 @@ class Factored:
         return self.rows
 
 
+@partial(jax.jit, static_argnums=0)
 def solved(solver, operator, gradient, damping=0.0, guess=None):
     """One solve from nothing."""
     kind = jax.tree.leaves(gradient)[0].dtype

@@ -271,14 +271,15 @@ def padded(solver, size=200):
     return outer
 
 
+@pytest.mark.parametrize("number", [6, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype):
-    """40 matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
+def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype, number):
+    """Matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
     rng, single = np.random.default_rng(2), dtype == np.float32
     solve = padded(minres_qlp(800, tolerance=1e-5 if single else 1e-10))
-    for number in range(40):
+    for turn in range(number):
         size = int(rng.integers(25, 201))
-        matrix = incomplete(rng, size, int(size * rng.uniform(0.1, 0.8)), indefinite=number % 2).astype(dtype)
+        matrix = incomplete(rng, size, int(size * rng.uniform(0.1, 0.8)), indefinite=turn % 2).astype(dtype)
         for damping, compatible in itertools.product([0.0, 1e-3], [True, False]):
             left = matrix.astype(float) + damping * np.eye(size)
             g = rng.normal(size=size)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from natgrad.data.dataset import Dataset
+from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
 
@@ -45,7 +46,8 @@ def draw(
     key: PRNGKeyArray, rows: Rows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
     """The chosen rows as they are, or drawn in {0,1} where they are means to resample, units-major."""
-    chosen = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    stored = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    chosen = placed(stored, None, "rows")
     if not rows.resample:
         return chosen.astype(dtype)
     uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels
