@@ -1,4 +1,4 @@
-"""Completions and posteriors, held to enumeration: the law of hidden pixels must be p(x_hidden | x_known)."""
+"""Completions and posteriors, held to enumeration: hidden pixels must follow p(x_hidden | x_known)."""
 
 import json
 from functools import cache
@@ -32,7 +32,7 @@ def trained(coding="signed", spread=0.8):
     return Trained(cases.machine((4, 3, 2), CODINGS[coding], spread=spread))
 
 
-def joint_law(model):
+def joint_distribution(model):
     """Every (x_hidden, h) with its probability given the known pixels, by enumeration."""
     m = oracles.numpy_model(model)
     states, logs = [], []
@@ -51,34 +51,34 @@ def codes(*layers):
     return (bits * 2 ** np.arange(len(bits))[:, None]).sum(axis=0)
 
 
-def z_scores(drawn, names, law):
+def z_scores(drawn, names, distribution):
     """How far the frequency of every state is from its probability, in standard errors."""
     counts = np.array([(drawn == name).sum() for name in names])
     assert counts.sum() == len(drawn)
-    return (counts - len(drawn) * law) / np.sqrt(len(drawn) * law * (1 - law))
+    return (counts - len(drawn) * distribution) / np.sqrt(len(drawn) * distribution * (1 - distribution))
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_completed_pixels_have_the_conditional_law(coding):
+def test_completed_pixels_have_the_conditional_distribution(coding):
     model = trained(coding)
     done = model.inpaint(np.tile(ROW, (CHAINS // 10, 1)), HIDE, number=10, steps=60, samples=2, seed=1)
     assert done.samples.shape == done.means.shape == (CHAINS // 10, 10, 4)
     flat = done.samples.reshape(-1, 4)
     assert (flat[:, ~HIDE] == ROW[~HIDE]).all()
-    states, law = joint_law(model.parameters)
+    states, distribution = joint_distribution(model.parameters)
     names = codes(np.array([x for x, *_ in states]).T)
-    marginal = {name: law[names == name].sum() for name in np.unique(names)}
+    marginal = {name: distribution[names == name].sum() for name in np.unique(names)}
     z = z_scores(codes(flat.T), list(marginal), np.array(list(marginal.values())))
     assert np.abs(z).max() < 5
     assert 0.1 < done.moved.mean() < 0.5  # sixty steps forget the start
 
 
 @pytest.mark.parametrize("samples", [1, 3])
-def test_a_step_leaves_the_conditional_law_as_it_is(samples):
+def test_a_step_leaves_the_conditional_distribution_as_it_is(samples):
     """From exact draws of (x_hidden, h) given x_known, one step leads to exact draws again."""
     model = trained().parameters
-    states, law = joint_law(model)
-    start = np.random.default_rng(0).choice(len(states), CHAINS, p=law)
+    states, distribution = joint_distribution(model)
+    start = np.random.default_rng(0).choice(len(states), CHAINS, p=distribution)
     coded = [np.array([state[i] for state in states])[start].T * 2 - 1 for i in range(3)]
     hidden = tuple(jnp.asarray(layer)[:, None, :] for layer in coded[1:])
     nothing = jnp.zeros(CHAINS, jnp.int32)
@@ -88,20 +88,22 @@ def test_a_step_leaves_the_conditional_law_as_it_is(samples):
     assert 0 < int(after.moves.sum()) < CHAINS
     on = [model.coding.on(after.visible), *(model.coding.on(layer[:, 0]) for layer in after.hidden)]
     names = codes(*(np.array([state[i] for state in states]).T for i in range(3)))
-    seen = law > 1e-3  # rarer states hold too few draws for a z-score
+    seen = distribution > 1e-3  # rarer states hold too few draws for a z-score
     drawn = codes(*on)
-    z = z_scores(drawn[np.isin(drawn, names[seen])], names[seen], law[seen] / law[seen].sum())
+    z = z_scores(
+        drawn[np.isin(drawn, names[seen])], names[seen], distribution[seen] / distribution[seen].sum()
+    )
     assert np.abs(z).max() < 5
 
 
 def test_chains_start_from_dreams_that_explain_the_known_pixels():
-    """With many dreams the start alone is near the law; it is exact in the limit."""
+    """With many dreams the start alone is near the distribution; it is exact in the limit."""
     model = trained().parameters
     visible = jnp.asarray(np.tile(ROW * 2.0 - 1, (2000, 1)).T)
     hide = jnp.asarray(np.tile(HIDE[:, None], 2000))
     chain = jax.jit(lambda key: inpaint.start(key, model, visible, hide, 2000))(generator.key(3))
-    states, law = joint_law(model)
-    expected = law @ np.array([x for x, *_ in states])
+    states, distribution = joint_distribution(model)
+    expected = distribution @ np.array([x for x, *_ in states])
     got = np.asarray(model.coding.on(chain.visible)).mean(axis=1)
     np.testing.assert_allclose(got, expected, atol=0.06)
     assert np.abs(expected - trained().sample(2000).mean(axis=0))[HIDE].max() > 0.1  # not the prior's

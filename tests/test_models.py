@@ -1,4 +1,4 @@
-"""The machine: its laws sum to one, its draws follow them, its initial values are those configured."""
+"""The machine: its distributions sum to one, its draws follow them, its initial values are as configured."""
 
 from functools import cache
 
@@ -109,20 +109,22 @@ def state_number(state):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_dreams_follow_the_joint_law(coding, sizes):
+def test_dreams_follow_the_joint_distribution(coding, sizes):
     """Counts of every joint state against its enumerated probability, with the library's generator."""
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
     number = 40_000
     drawn = jax.jit(helmholtz.dream, static_argnums=(2, 3))(generator.key(1), model, 4, number // 4)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values]).ravel()
-    law = np.zeros(2 ** sum(SIZES[sizes]))
+    distribution = np.zeros(2 ** sum(SIZES[sizes]))
     for x in oracles.all_states(SIZES[sizes][0]):
         for h in oracles.hidden_states(m):
-            law[state_number([x, *h])] = np.exp(oracles.log_joint(m, [x, *h]))
-    assert law.sum() == pytest.approx(1.0, abs=1e-10)
-    z = (np.bincount(seen, minlength=law.size) - number * law) / np.sqrt(number * law * (1 - law))
-    assert np.abs(z[number * law > 20]).max() < 5
+            distribution[state_number([x, *h])] = np.exp(oracles.log_joint(m, [x, *h]))
+    assert distribution.sum() == pytest.approx(1.0, abs=1e-10)
+    z = (np.bincount(seen, minlength=distribution.size) - number * distribution) / np.sqrt(
+        number * distribution * (1 - distribution)
+    )
+    assert np.abs(z[number * distribution > 20]).max() < 5
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -136,11 +138,13 @@ def test_waking_draws_follow_recognition(coding, shared):
     wake = jax.jit(helmholtz.wake, static_argnames=("samples", "shared"))
     drawn = wake(generator.key(2), model, visible, samples=number, shared=shared)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values[1:]]).ravel()
-    law = np.zeros(32)
+    distribution = np.zeros(32)
     for h in oracles.hidden_states(m):
-        law[state_number(h)] = np.exp(oracles.log_recognition(m, [x, *h]))
-    z = (np.bincount(seen, minlength=32) - number * law) / np.sqrt(number * law * (1 - law))
-    assert np.abs(z[number * law > 20]).max() < 5
+        distribution[state_number(h)] = np.exp(oracles.log_recognition(m, [x, *h]))
+    z = (np.bincount(seen, minlength=32) - number * distribution) / np.sqrt(
+        number * distribution * (1 - distribution)
+    )
+    assert np.abs(z[number * distribution > 20]).max() < 5
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -277,7 +277,7 @@ def trained_blocks():
             totals = session._nothing()
             session.state, _ = advance(session.key_steps, session.state, totals, session.rows, order, 0, 40)
         model = session.state.model
-        on = batches.draw(session.key_steps, session.rows, order[:32], jnp.float32)
+        on = batches.take_batch(session.key_steps, session.rows, order[:32], jnp.float32)
         batch = model.coding.value(on, jnp.float32)
         estimate, _ = jax.jit(reweighted(10).estimate)(jax.random.key(0), (), model, batch)
         measured = lambda make: make().measure(jax.random.key(0), (), model, estimate.samples)[0].blocks  # noqa: E731

@@ -301,11 +301,13 @@ def test_missing_devices_are_said(tmp_path):
         natgrad.train(data="3by3", device="tpu", out=tmp_path / "run")
 
 
-def test_the_exact_divergence_is_recorded_where_the_law_is_known(place):
+def test_the_exact_divergence_is_recorded_where_the_distribution_is_known(place):
     settings = SETTINGS | {"epochs": 0, "batch_size": 32, "evaluation.rows": 10}
-    run = natgrad.train(data="3by3", out=place / "law", **settings)
-    law = load_data("3by3").law
-    expected = float(exact.divergence(run.model.parameters, law.patterns, law.probabilities))
+    run = natgrad.train(data="3by3", out=place / "exact", **settings)
+    distribution = load_data("3by3").distribution
+    expected = float(
+        exact.divergence(run.model.parameters, distribution.patterns, distribution.probabilities)
+    )
     assert run.trace[0]["kl"] == pytest.approx(expected, abs=1e-12)
     assert evaluate_run(run.folder, samples=10, rows=10)["kl"] == pytest.approx(expected, abs=1e-12)
 
@@ -326,7 +328,7 @@ def test_reweighted_wake_sleep_learns_three_by_three(optimised):
 
     def batch(key):
         chosen = jax.random.randint(key, (settings.training.batch_size,), 0, len(dataset.train))
-        return coding.value(batches.draw(key, rows, chosen), jnp.float32)
+        return coding.value(batches.take_batch(key, rows, chosen), jnp.float32)
 
     def learn(key):
         key_model, key_state, key_steps = jax.random.split(key, 3)
@@ -337,7 +339,9 @@ def test_reweighted_wake_sleep_learns_three_by_three(optimised):
             return algorithm.step(key_step, state, batch(key_batch))[0], None
 
         state, _ = jax.lax.scan(step, algorithm.init(key_state, model, batch(key)), jnp.arange(STEPS))
-        return exact.divergence(state.model, dataset.law.patterns, dataset.law.probabilities)
+        return exact.divergence(
+            state.model, dataset.distribution.patterns, dataset.distribution.probabilities
+        )
 
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):  # as users train
         divergences = jax.jit(jax.vmap(learn))(jax.vmap(generator.key)(jnp.arange(SEEDS)))

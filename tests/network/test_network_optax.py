@@ -10,7 +10,7 @@ from network_cases import expected_direction, odd, printed_metric, problem
 
 import natgrad.optax as ng
 from natgrad.errors import InputError
-from natgrad.layers.supervised import loss
+from natgrad.layers.task import loss
 
 EXACT = ng.conjugate_gradient(200, stop=ng.small_residual(1e-12))
 

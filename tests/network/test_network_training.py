@@ -249,9 +249,9 @@ UNFIT = [
     ),
     (
         {"data": "numbers.npz"},
-        "the softmax law expects class numbers, the labels of .* are float64; use --output",
+        "the softmax output expects class numbers, the labels of .* are float64; use --output",
     ),
-    ({"output": "sigmoid"}, "the sigmoid law expects targets from 0 to 1, got 2.0; rescale the targets"),
+    ({"output": "sigmoid"}, "the sigmoid output expects targets from 0 to 1, got 2.0; rescale the targets"),
     (
         {"labelled": 97},
         "expected at most the 96 training rows of .* to be labelled, got 97; lower --labelled",
@@ -293,7 +293,7 @@ def test_real_inputs_reach_the_network_as_they_are(own):
     assert found.rows.labelled.values.dtype == jnp.float32
 
 
-def test_real_rows_of_an_autoencoder_need_a_law_that_has_them(own, tmp_path):
+def test_real_rows_of_an_autoencoder_need_a_distribution_that_has_them(own, tmp_path):
     real = {"model": "autoencoder", "data.binarize": "real"}
     assert problem(own, data=own / "real.npz", output="linear", **real)
     inside = np.random.default_rng(0).random((40, 6))
@@ -301,7 +301,7 @@ def test_real_rows_of_an_autoencoder_need_a_law_that_has_them(own, tmp_path):
     for at in ("train", "test"):
         rows = {name: outside if name == at else inside for name in ("train", "valid", "test")}
         np.savez(tmp_path / f"{at}.npz", **rows)
-        with pytest.raises(InputError, match=r"the sigmoid law expects targets from 0 to 1, got 1\.5"):
+        with pytest.raises(InputError, match=r"the sigmoid output expects targets from 0 to 1, got 1\.5"):
             problem(own, data=tmp_path / f"{at}.npz", **real)
 
 

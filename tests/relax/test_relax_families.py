@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from laws import CHARTS, COVARIANCE, FAMILIES, MEAN, charts, density, score_fisher, support
+from distributions import CHARTS, COVARIANCE, FAMILIES, MEAN, charts, density, score_fisher, support
 
 from natgrad.errors import InputError
 from natgrad.families import chart, family, gaussian, gaussian_fisher
@@ -35,7 +35,7 @@ def facts(name):
     member, theta = FAMILIES[name]
 
     def compute(theta):
-        found = {"potentials": potentials(member, theta), "laws": laws(member, theta)}
+        found = {"potentials": potentials(member, theta), "distributions": distributions(member, theta)}
         return found | {key: in_chart(name, key, theta) for key in charts(name)}
 
     return jax.jit(compute)(theta)
@@ -81,7 +81,7 @@ def potentials(member, theta):
     }
 
 
-def laws(member, theta):
+def distributions(member, theta):
     points, chances = support(member, theta)
     other = 0.8 * theta + 0.02
     density_there = density(member, theta, points)
@@ -128,7 +128,7 @@ def test_hessians_of_the_dual_potentials_are_inverse_and_are_the_fishers(name, f
 @each
 @pytest.mark.parametrize("fact", ["eta", "density", "entropy", "divergence"])
 def test_expectation_density_entropy_and_divergence_are_exact_sums(name, fact):
-    assert_close(*facts(name)["laws"][fact], 1e-10)
+    assert_close(*facts(name)["distributions"][fact], 1e-10)
 
 
 @pytest.mark.parametrize("name", ["independence", "pairwise", "categorical", "full"])

@@ -107,7 +107,9 @@ def test_polarization_ends_at_its_extrema_and_likelihood_at_the_estimate(tmp_pat
     halves, points = [[0.5, 0.5], [0, 0.5], [0.5, 0]], [[1, 0], [0, 1], [0, 0]]
     for name, extrema in (("maximisation", halves), ("minimisation", points)):
         places = np.array(found[f"natural, {name}"])
-        uneven = places[np.abs(places - 1 / 3).max(axis=1) > 0.02]  # symmetric starts end at the uniform law
+        uneven = places[
+            np.abs(places - 1 / 3).max(axis=1) > 0.02
+        ]  # symmetric starts end at the uniform distribution
         assert len(uneven) > len(places) / 2
         assert np.abs(uneven[:, None] - np.array(extrema)).max(axis=2).min(axis=1).max() < 1e-2
     ascent = examples.draw_likelihood(tmp_path / "flow.png")["ends"]

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from distributions import COVARIANCE, FAMILIES, MEAN
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import COVARIANCE, FAMILIES, MEAN
 from scipy.integrate import solve_ivp
 
 from natgrad.families import gaussian

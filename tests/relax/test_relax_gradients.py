@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from laws import FAMILIES, support
+from distributions import FAMILIES, support
 
 from natgrad.errors import InputError
 from natgrad.families.categorical import Categorical
@@ -102,7 +102,7 @@ def test_natural_flows_of_polarization_end_where_its_extrema_are():
 
     assert_close(climb(jnp.array([0.5, 0.4, 0.1]), 0.5), [0.5, 0.5, 0, 0], 1e-3)
     assert_close(climb(jnp.array([3.0, 0.0, 0.0]), -0.5), [1, 0, 0, 0], 1e-3)
-    # p^2 (1 - p) is convex below 1/3: among four outcomes the uniform law is a local minimum
+    # p^2 (1 - p) is convex below 1/3: among four outcomes the uniform distribution is a local minimum
     assert_close(climb(jnp.array([0.5, 0.4, 0.1]), -0.5), [0.25] * 4, 1e-3)
 
 

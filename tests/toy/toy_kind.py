@@ -87,7 +87,9 @@ def algorithm(settings, stage, pace):
 def problem(key, settings, dataset):
     def draw(key, rows, order, position):
         size = settings.training.batch_size
-        return batches.draw(key, rows, jax.lax.dynamic_slice(order, (position * size,), (size,)), float).T
+        return batches.take_batch(
+            key, rows, jax.lax.dynamic_slice(order, (position * size,), (size,)), float
+        ).T
 
     shape, seed = shape_of(settings, dataset), settings.data.split_seed
     held = {name: binary_rows(dataset, name, seed=seed).T for name in ("valid", "test")}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from natgrad.data import sources
 from natgrad.data.files import File
-from natgrad.data.patterns import Law, three_by_three
+from natgrad.data.patterns import PatternDistribution, three_by_three
 from natgrad.data.splits import Parts
 
 Shape = tuple[int, int]
@@ -70,7 +70,7 @@ class Entry:
     image_shape: Shape | None = None
     levels: int = 1
     binarize: str | None = None
-    law: Callable[[], Law] | None = None
+    distribution: Callable[[], PatternDistribution] | None = None
     in_grey: "Entry | None" = None
 
 
@@ -132,12 +132,12 @@ TABLE = (
     replace(
         embedded(
             "3by3",
-            "row and column patterns with a known law",
+            "row and column patterns with a known distribution",
             (15000, 3000, 3000),
             sources.three_by_three,
             (3, 3),
         ),
-        law=three_by_three,
+        distribution=three_by_three,
     ),
     replace(
         images(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from natgrad.data import user
 from natgrad.data.catalogue import CATALOGUE, Entry, Shape
 from natgrad.data.files import fetch
-from natgrad.data.patterns import Law
+from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError, unknown
 
@@ -38,7 +38,7 @@ class Dataset:
         levels: value / levels is the mean of a Bernoulli unit; 1 where values are in {0,1}.
         resample: whether rows are to be drawn from those means at every use.
         image_shape: (height, width) of a row, where rows are images.
-        law: the exact distribution, where it is known.
+        distribution: the exact distribution, where it is known.
         labels: the class of each row of each split, where the source has them.
         split: how the splits were made, with the sha256 of their bytes; fit for JSON.
     """
@@ -50,7 +50,7 @@ class Dataset:
     levels: int
     resample: bool
     image_shape: Shape | None
-    law: Law | None
+    distribution: PatternDistribution | None
     labels: dict[str, np.ndarray] | None
     split: dict[str, Any]
 
@@ -91,12 +91,12 @@ def load(
     if binarize not in (None, *BINARISATIONS):
         raise unknown("binarisation", str(binarize), BINARISATIONS)
     name = os.fspath(name)
-    law = None
+    distribution = None
     if name in CATALOGUE:
         entry = chosen_entry(CATALOGUE[name], binarize)
         parts = entry.read([fetch(file) for file in entry.files], entry.visible, split_seed)
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
-        law = entry.law() if entry.law else None
+        distribution = entry.distribution() if entry.distribution else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
         parts, levels, shape = user.read(
             Path(name), split_seed, rounding=binarize == "round", real=binarize == "real"
@@ -109,7 +109,9 @@ def load(
             f"expected grey values in {name} to resample, its values are binary; leave data.binarize out"
         )
     shape = fitting(image_shape or shape, parts.rows["train"].shape[1])
-    return assemble(name, parts, levels=levels, binarize=binarize or default, image_shape=shape, law=law)
+    return assemble(
+        name, parts, levels=levels, binarize=binarize or default, image_shape=shape, distribution=distribution
+    )
 
 
 def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
@@ -128,7 +130,13 @@ def load_settings(chosen: Any) -> Dataset:
 
 
 def assemble(
-    name: str, parts: Parts, *, levels: int, binarize: str | None, image_shape: Shape | None, law: Law | None
+    name: str,
+    parts: Parts,
+    *,
+    levels: int,
+    binarize: str | None,
+    image_shape: Shape | None,
+    distribution: PatternDistribution | None,
 ) -> Dataset:
     """Binarise as asked and seal the splits with their checksums."""
     rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
@@ -143,7 +151,7 @@ def assemble(
         levels=levels,
         resample=levels > 1 and binarize != "grey",
         image_shape=image_shape,
-        law=law,
+        distribution=distribution,
         labels={split: parts.labels[split] for split in SPLITS} if parts.labels else None,
         split={**parts.record, "checksums": checksums},
     )

@@ -36,7 +36,7 @@ class Running(NamedTuple):
     largest: Float[Array, "row kept"]
 
 
-class Rows(NamedTuple):
+class RowStatistics(NamedTuple):
     """What the weights of every row tell: the log of their mean, its variance, their number and tail.
 
     `pareto_k` is None where the samples are too few for it, or no tails were kept.
@@ -115,15 +115,15 @@ def _collected(space: Array, log_weights: LogWeights, place: Array, turns: int) 
     return jax.lax.cond(place == turns - 1, selected, lambda: space)
 
 
-def told(found: Running, samples: int) -> Rows:
+def row_statistics(found: Running, samples: int) -> RowStatistics:
     """What sums over that many samples tell of every row, in float64."""
     first, second, largest = (np.asarray(part, np.float64) for part in found)
     variance = np.maximum(np.exp(second - 2 * first) - 1 / samples, 0.0)
     tails = pareto_k(largest, samples) if largest.shape[1] else None
-    return Rows(first - np.log(samples), variance, np.exp(2 * first - second), tails)
+    return RowStatistics(first - np.log(samples), variance, np.exp(2 * first - second), tails)
 
 
-def likelihood(rows: Rows, samples: int) -> Likelihood:
+def likelihood(rows: RowStatistics, samples: int) -> Likelihood:
     """The mean over rows of their log-means, with its two errors."""
     values, number = rows.log_mean, len(rows.log_mean)
     se = float(values.std(ddof=1) / np.sqrt(number)) if number > 1 else float("nan")

@@ -85,7 +85,7 @@ class Interactions:
         return self.chances(theta) @ self._table(theta)
 
     def natural(self, eta: Expectation) -> Natural:
-        """theta(eta), by Newton's method from the uniform law."""
+        """theta(eta), by Newton's method from the uniform distribution."""
         return newton_dual(self, eta, jnp.zeros_like(eta))
 
     def natural_fisher(self, theta: Natural) -> Float[Array, "parameter parameter"]:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Model, Product
 from natgrad.errors import InputError
-from natgrad.layers.supervised import Labelled, Rows, Task, check_outputs, check_parameters, loss
+from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, loss
 from natgrad.metrics.portions import over_portions, portions, summed
 from natgrad.metrics.probing import mean_diagonal
 from natgrad.tree import pytree, static
@@ -52,9 +52,9 @@ class Curvature:
     rows_at_once: int | None = static(default=None)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Examples:
         """The rows, with the form's data as their targets."""
-        return Rows(self.inputs, self.data)
+        return Examples(self.inputs, self.data)
 
     def bind(self) -> Product:
         """Products with all rows linearized once, or with so many at a time."""
@@ -81,7 +81,7 @@ class Curvature:
         return found.reshape(-1, found.shape[-1])
 
     def _product(self) -> Callable[[Model], Model]:
-        def part(v: Model, piece: Rows, weights: Array) -> Model:
+        def part(v: Model, piece: Examples, weights: Array) -> Model:
             outputs, push, pull = linearized(self.task, self.parameters, piece.inputs)
             bent = self.form.bend(outputs, piece.targets, push(v))
             return pull(weights.reshape(-1, *[1] * (bent.ndim - 1)) * bent)
@@ -107,7 +107,7 @@ class Curvature:
         rows = self.factor_rows()
         return rows @ rows.T
 
-    def _row(self, row: Rows) -> Float[Array, "rank parameter"]:
+    def _row(self, row: Examples) -> Float[Array, "rank parameter"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)
         outputs, pull = jax.vjp(lambda p: self.task.network(p, single.inputs), self.parameters)
         rank = self.form.rank(outputs, single.targets)
@@ -123,7 +123,7 @@ class Hessian:
     """The second derivative of the loss at the parameters."""
 
     parameters: Model
-    rows: Rows
+    rows: Examples
     task: Task = static()
     rows_at_once: int | None = static(default=None)
 
@@ -144,7 +144,7 @@ class Hessian:
         if self.rows_at_once is None or self.rows_at_once >= self.rows.number:
             return jax.linearize(jax.grad(lambda p: loss(self.task, p, self.rows)), self.parameters)[1]
 
-        def part(v: Model, piece: Rows, weights: Array) -> Model:
+        def part(v: Model, piece: Examples, weights: Array) -> Model:
             value = lambda p: summed(self.task, p, piece, weights)  # noqa: E731
             return jax.jvp(jax.grad(value), (self.parameters,), (v,))[1]
 
@@ -155,10 +155,10 @@ def fisher(*, rows_at_once: int | None = None) -> TaskMetric:
     """The Fisher metric of the output distribution [revisiting eq. 9-11]; needs no targets."""
 
     def of_task(task: Task) -> Metric:
-        law = task.law
-        form = Form(lambda r, _, v: law.fisher(r, v))
-        if law.root is not None:
-            root = law.root
+        output = task.output
+        form = Form(lambda r, _, v: output.fisher(r, v))
+        if output.root is not None:
+            root = output.root
             form = form._replace(
                 root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]
             )
@@ -172,7 +172,7 @@ def gauss_newton(*, rows_at_once: int | None = None) -> TaskMetric:
 
     def of_task(task: Task) -> Metric:
         def bend(r: Array, t: Any, v: Array) -> Array:
-            slope = jax.grad(lambda at: -task.law.log_prob(at, t).sum())
+            slope = jax.grad(lambda at: -task.output.log_prob(at, t).sum())
             return jax.jvp(slope, (r,), (v,))[1]
 
         form = Form(bend)
@@ -191,8 +191,8 @@ def monte_carlo_fisher(samples: int = 1, *, rows_at_once: int | None = None) -> 
     def of_task(task: Task) -> Metric:
         form = of_scores(task, samples)
 
-        def draw(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Any, Form]:
-            sample = task.law.sample
+        def draw(key: PRNGKeyArray, parameters: Model, rows: Examples) -> tuple[Any, Form]:
+            sample = task.output.sample
             if sample is None:
                 raise InputError(
                     "a Monte Carlo metric needs a distribution with `sample`, got one without; use fisher"
@@ -210,7 +210,7 @@ def hessian(*, rows_at_once: int | None = None) -> TaskMetric:
     """The exact Hessian of the loss, for comparison: not a metric, it may have negative eigenvalues."""
 
     def of_task(task: Task) -> Metric:
-        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Hessian, Carry]:
+        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch) -> tuple[Hessian, Carry]:
             del key
             checked(task, model, batch.metric_rows, rows_at_once)
             needs_targets(batch.metric_rows, "Hessian")
@@ -222,11 +222,11 @@ def hessian(*, rows_at_once: int | None = None) -> TaskMetric:
 
 
 def measuring(
-    task: Task, rows_at_once: int | None, look: Callable[[PRNGKeyArray, Model, Rows], tuple[Any, Form]]
+    task: Task, rows_at_once: int | None, look: Callable[[PRNGKeyArray, Model, Examples], tuple[Any, Form]]
 ) -> Metric:
     """A metric on a batch's metric rows, from what gives their data and the form of M."""
 
-    def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Curvature, Carry]:
+    def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch) -> tuple[Curvature, Carry]:
         rows = batch.metric_rows
         checked(task, model, rows, rows_at_once)
         data, form = look(key, model, rows)
@@ -239,7 +239,9 @@ def of_scores(task: Task, samples: int) -> Form:
     """M = (1/samples) sum_k s_k s_k^T, s_k the score at target k of [row, sample, ...]."""
 
     def scores(r: Array, t: Any) -> Array:
-        return jax.vmap(jax.grad(lambda at, target: task.law.log_prob(at, target).sum()), (None, 1), 1)(r, t)
+        return jax.vmap(jax.grad(lambda at, target: task.output.log_prob(at, target).sum()), (None, 1), 1)(
+            r, t
+        )
 
     def bend(r: Array, t: Any, v: Array) -> Array:
         s = scores(r, t)
@@ -251,7 +253,7 @@ def of_scores(task: Task, samples: int) -> Form:
     return Form(bend, root, lambda r, t: samples)
 
 
-def needs_targets(rows: Rows, name: str) -> Any:
+def needs_targets(rows: Examples, name: str) -> Any:
     """The targets, or a sentence that says why the metric cannot do without."""
     if rows.targets is None:
         raise InputError(
@@ -260,7 +262,7 @@ def needs_targets(rows: Rows, name: str) -> Any:
     return rows.targets
 
 
-def checked(task: Task, parameters: Model, rows: Rows, rows_at_once: int | None) -> jax.ShapeDtypeStruct:
+def checked(task: Task, parameters: Model, rows: Examples, rows_at_once: int | None) -> jax.ShapeDtypeStruct:
     """The outputs' shape, of rows and parameters that a metric can be measured on."""
     if rows_at_once is not None and rows_at_once < 1:
         raise InputError(
@@ -278,7 +280,7 @@ def linearized(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Calla
 
 
 def _outputs(task: Task, parameters: Model, inputs: Any, rows_at_once: int | None) -> Array:
-    rows = Rows(inputs)
+    rows = Examples(inputs)
     if rows_at_once is None or rows_at_once >= rows.number:
         return task.network(parameters, inputs)
     outputs = jax.lax.map(lambda piece: task.network(parameters, piece), portions(rows, rows_at_once).inputs)

@@ -1,7 +1,8 @@
 """Gaussian strategies: points m + s A z with z standard normal, C = A A^T.
 
-In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at the current law is diagonal:
-the natural gradient is a weighted mean over the population, v = sum w z and M = sum w (z z^T - 1) [xnes].
+In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at the current Gaussian
+is diagonal: the natural gradient is a weighted mean over the population, v = sum w z and
+M = sum w (z z^T - 1) [xnes].
 `adaptive` adds cumulation: a path of past steps sets the scale s and a direction of its own, with the
 constants of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorised [maes].
 """

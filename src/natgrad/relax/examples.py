@@ -18,7 +18,7 @@ MEAN, DEVIATION = 0.4, 0.5  # of the data whose likelihood is climbed
 
 
 def draw_polarization(out: Path) -> dict[str, Any]:
-    """Up and down POL(p) over the laws of three outcomes, seen as (p_1, p_2)."""
+    """Up and down POL(p) over the distributions of three outcomes, seen as (p_1, p_2)."""
     with jax.enable_x64(True):
         panels = [_simplex("maximisation", 1.0), _simplex("minimisation", -1.0)]
         return {"picture": str(out), "ends": render(panels, "polarisation of three outcomes", out)}

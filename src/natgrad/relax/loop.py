@@ -1,8 +1,8 @@
 """Generations: what is kept from one to the next, when a search ends, and the compiled loop.
 
-A search has ended where the target is reached, the law has become a point, all points of several generations
-have the same value, or nothing better was found for long. Values that are not numbers are counted and rank
-last; a generation without a single number changes nothing.
+A search has ended where the target is reached, the distribution has become a point, all points of several
+generations have the same value, or nothing better was found for long. Values that are not numbers are
+counted and rank last; a generation without a single number changes nothing.
 """
 
 import functools
@@ -20,7 +20,7 @@ RUNNING, TARGET, NARROW, FLAT, STALE = range(5)
 REASONS = {
     RUNNING: "the budget is used up",
     TARGET: "the target was reached",
-    NARROW: "the law has become a point",
+    NARROW: "the distribution has become a point",
     FLAT: "all points have the same value",
     STALE: "nothing better was found for a long time",
 }
@@ -29,7 +29,7 @@ COLUMNS = ("evaluations", "best", "generation_best", "generation_median", "width
 
 
 class Progress(NamedTuple):
-    """The law, the best point so far, counts, and how far values and points were apart at the beginning."""
+    """The distribution, the best point so far, counts, and how far values and points were apart at first."""
 
     state: Any
     point: Float[Array, " variable"]
@@ -78,7 +78,7 @@ def ask(plan: Plan, key: PRNGKeyArray, progress: Progress) -> tuple[Any, Float[A
 def tell(
     plan: Plan, progress: Progress, drawn: Any, seen: Float[Array, "point variable"], values: Array
 ) -> tuple[Progress, Float[Array, " column"]]:
-    """One step of the law, and the generation's row of the history."""
+    """One step of the distribution, and the generation's row of the history."""
     made = strategy(plan)
     usable = ~jnp.isnan(values)
     clean = jnp.where(usable, values, jnp.inf)

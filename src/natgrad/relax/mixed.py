@@ -1,4 +1,4 @@
-"""Binary and continuous variables together: a product of two laws, ranked by the same values.
+"""Binary and continuous variables together: a product of two distributions, ranked by the same values.
 
 The Fisher matrix of a product is block-diagonal, so that the natural gradient of the whole is the natural
 gradient of each part with the other's draws integrated out by the population.

@@ -34,7 +34,7 @@ class Plan:
     Attributes:
         family: gaussian, diagonal, bernoulli, pairwise or mixed.
         size: how many variables.
-        method: how the law learns; the first of `METHODS[family]` by default.
+        method: how the distribution learns; the first of `METHODS[family]` by default.
         population: points per generation; 0 chooses by size.
         mean: where a continuous search starts.
         spread: its standard deviations, or its covariance, row after row.

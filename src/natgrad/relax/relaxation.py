@@ -98,7 +98,7 @@ def covariance_gradient(
     statistics: Float[Array, "point parameter"],
     eta: Expectation | None = None,
 ) -> Float[Array, " parameter"]:
-    """Cov(f, T) from evaluations at draws of the law: unbiased, with their own mean of f as the baseline.
+    """Cov(f, T) from evaluations at draws of p: unbiased, with their own mean of f as the baseline.
 
     Where eta is known it replaces the mean of T; the baseline's factor n / (n - 1) stays.
     """
@@ -128,7 +128,7 @@ def natural_from_samples(
 def sampled_gradient(
     key: Array, function: Function, family: Family, theta: Natural, number: int
 ) -> tuple[Float[Array, ""], Float[Array, " parameter"]]:
-    """The mean of f and Cov(f, T), from `number` evaluations of f at draws of the law."""
+    """The mean of f and Cov(f, T), from `number` evaluations of f at draws of the distribution."""
     points = family.sample(key, theta, number)
     values = function(points)
     return values.mean(), covariance_gradient(values, family.statistics(points), family.expectation(theta))

@@ -88,7 +88,7 @@ def finish(name: str, result: Any, out: Path | None) -> dict[str, Any]:
 
 
 def plot(path: Path, name: str, history: dict[str, np.ndarray]) -> None:
-    """Best value so far, values of each generation and the width of the law, against evaluations."""
+    """Best value so far, values of each generation and the width of the distribution, against evaluations."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.6), dpi=120, layout="constrained")

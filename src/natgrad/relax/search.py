@@ -1,4 +1,4 @@
-"""The ask/tell object: a law, a random key, restarts; saved and loaded without pickle.
+"""The ask/tell object: a distribution, a random key, restarts; saved and loaded without pickle.
 
 search = Search(10, family="gaussian", seed=0)
 while not search.finished and search.evaluations < 5000:
@@ -158,7 +158,7 @@ class Search:
         return np.concatenate([np.zeros((0, len(loop.COLUMNS))), *self.history])
 
     def _begin(self, before: loop.Progress | None) -> None:
-        """Start the law anew; what was found and counted before is kept."""
+        """Start the distribution anew; what was found and counted before is kept."""
         with jax.enable_x64(True):
             self.key = jax.random.fold_in(jax.random.key(self.seed), self.restart)
             fresh = loop.begin(self.plan)
@@ -169,7 +169,7 @@ class Search:
             self.progress = fresh
 
     def _elsewhere(self, state: Any) -> Any:
-        """A fresh law at a random place of the start law, or of the box."""
+        """A fresh distribution at a random place of the start distribution, or of the box."""
         plan = self.base
         if not plan.continuous:
             return state

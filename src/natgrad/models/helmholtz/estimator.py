@@ -204,7 +204,9 @@ def _dataset(rows: np.ndarray, settings: config.Config, seed: int) -> Dataset:
     watched = coded[np.random.default_rng(seed).integers(len(coded), size=_WATCHED)]
     parts = Parts({"train": coded, "valid": watched, "test": watched}, None, {"kind": "none"})
     levels = 1 if binary else GREY
-    return assemble("X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, law=None)
+    return assemble(
+        "X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, distribution=None
+    )
 
 
 def _continued(carried: State, fresh: State) -> State:

@@ -49,7 +49,7 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
 def divergence(
     model: Helmholtz, patterns: Array | np.ndarray, probabilities: Array | np.ndarray
 ) -> Float[Array, ""]:
-    """KL(law || p) in nats; the law as {0,1} patterns [state, visible] with their probabilities."""
+    """KL(data || p) in nats; the data as {0,1} patterns [state, visible] with their probabilities."""
     on = jnp.asarray(patterns).astype(model.prior.dtype).T
     weight = jnp.asarray(probabilities).astype(model.prior.dtype)
     log_p = log_likelihood(model, model.coding.value(on, on.dtype))

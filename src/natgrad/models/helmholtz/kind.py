@@ -82,9 +82,9 @@ def _operations(settings: Any, visible: int, samples: int) -> int:
 def _coded(size: int, coding: Coding) -> Callable[..., Array]:
     """Batches: binary values in the machine's coding, units first."""
 
-    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> Array:
+    def draw(key: PRNGKeyArray, rows: batches.StoredRows, order: Array, position: Array) -> Array:
         chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-        on = batches.draw(key, rows, chosen, jnp.zeros(()).dtype)
+        on = batches.take_batch(key, rows, chosen, jnp.zeros(()).dtype)
         return coding.value(on, on.dtype)
 
     return draw

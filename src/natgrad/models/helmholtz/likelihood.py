@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.errors import InputError
 from natgrad.evaluate import weights
-from natgrad.evaluate.weights import Likelihood, Rows, Running
+from natgrad.evaluate.weights import Likelihood, RowStatistics, Running
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.training import compile as ahead
@@ -52,7 +52,7 @@ def log_means(
     power: float = 1.0,
     memory_mb: float = 64.0,
     tails: bool = True,
-) -> Rows:
+) -> RowStatistics:
     """The log-mean of w^power for every row, and what its weights tell."""
     if samples < 1:
         raise InputError(f"samples: expected at least 1, got {samples}")
@@ -65,7 +65,7 @@ def log_means(
     for start in range(0, total, rows):
         portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
         sums = estimate(jax.random.fold_in(key, start), model, portion, samples, power)
-        found.append(weights.told(sums, samples))
+        found.append(weights.row_statistics(sums, samples))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
 
 

@@ -28,7 +28,7 @@ DAMPING = 0.2  # at which a machine is looked at whose method has none
 def evaluate_run(
     run: str | Path, *, samples: int = 1000, rows: int = 0, seed: int = 0, memory_mb: float = 256.0
 ) -> dict[str, Any]:
-    """The test log-likelihood of a run's model, with its two errors; the exact KL where the law is known."""
+    """The test log-likelihood of a run's model, with its two errors; the exact KL where it is known."""
     if rows < 0:
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
@@ -50,8 +50,10 @@ def evaluate_run(
     if found.config.method in {"bihm", "nbihm"}:
         more, doubts = _bidirectional(key, model, visible, samples=samples, memory_mb=memory_mb)
         result, warnings = result | more, warnings + doubts
-    if dataset.law is not None and sum(model.sizes[1:]) <= SMALL:
-        result["kl"] = float(exact.divergence(model, dataset.law.patterns, dataset.law.probabilities))
+    if dataset.distribution is not None and sum(model.sizes[1:]) <= SMALL:
+        result["kl"] = float(
+            exact.divergence(model, dataset.distribution.patterns, dataset.distribution.probabilities)
+        )
     return result | ({"warning": ". ".join(warnings)} if warnings else {})
 
 

@@ -37,7 +37,7 @@ def normaliser(key: PRNGKeyArray, model: Helmholtz, *, draws: int = 100_000, inn
     """Estimate log Z^2 from that many dreams, each answered by `inner` recognitions."""
     chunk = max(1, min(draws, importance.DRAWS // inner))
     sums = _ratio_sums(key, model, draws, chunk=chunk, inner=inner, kept=weights.kept_for(draws))
-    found = weights.told(sums, draws)
+    found = weights.row_statistics(sums, draws)
     tail = None if found.pareto_k is None else float(found.pareto_k[0])
     return Normaliser(float(found.log_mean[0]), float(np.sqrt(found.variance[0])), draws, tail)
 

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 
 from natgrad.core import Algorithm, Direction, Pace, Solver
-from natgrad.layers.networks import Activation
-from natgrad.layers.supervised import Task, supervised
+from natgrad.layers.perceptron import Activation
+from natgrad.layers.task import Task, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
 from natgrad.metrics.empirical import centred_covariance
 from natgrad.metrics.units import exact_units, sampled_units

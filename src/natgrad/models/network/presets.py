@@ -17,10 +17,10 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Algorithm, Direction, Estimate, Model, Solver, Step
-from natgrad.layers.networks import Activation
-from natgrad.layers.networks import perceptron as perceptron_network
-from natgrad.layers.outputs import Law
-from natgrad.layers.supervised import Task, loss, supervised
+from natgrad.layers.outputs import Output
+from natgrad.layers.perceptron import Activation
+from natgrad.layers.perceptron import perceptron as perceptron_network
+from natgrad.layers.task import Task, loss, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton
 from natgrad.metrics.empirical import centred_covariance, squared_gradients, with_diagonal
 from natgrad.metrics.units import exact_units
@@ -136,7 +136,7 @@ def krylov_direction(
 
 
 def unit_blocks(
-    law: Law,
+    output: Output,
     optimizer: optax.GradientTransformation,
     *,
     activation: Activation = jnp.tanh,
@@ -145,7 +145,7 @@ def unit_blocks(
     solver: UnitSolver | None = None,
 ) -> Algorithm:
     """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network."""
-    task = Task(perceptron_network(activation), law)
+    task = Task(perceptron_network(activation), output)
     blocks = exact_units(activation) if metric is None else metric
     chosen = unit_gradients(5) if solver is None else solver
     direction = unit_direction(task, blocks, chosen, Options(damping=constant(damping)))

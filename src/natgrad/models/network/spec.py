@@ -75,7 +75,7 @@ class Autoencoder(Network):
     )
 
 
-class Rows(Section):
+class MetricBatch(Section):
     """Which rows a metric sees."""
 
     data: Literal["same", "different"] = setting(
@@ -122,15 +122,15 @@ class Natural(Whole, AnyRows):
     """The Fisher metric of the whole network."""
 
 
-class Tonga(Whole, Rows):
+class Tonga(Whole, MetricBatch):
     """The centered covariance of gradients."""
 
 
-class HessianFree(Warm, sections.Iterative, sections.Damped, Rows):
+class HessianFree(Warm, sections.Iterative, sections.Damped, MetricBatch):
     """The Gauss-Newton matrix by Martens' rules."""
 
 
-class Krylov(sections.Iterative, Rows):
+class Krylov(sections.Iterative, MetricBatch):
     """The subspace in which the loss is minimized."""
 
 
