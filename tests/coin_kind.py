@@ -10,7 +10,7 @@ from natgrad.config.sections import setting
 from natgrad.models.registry import Column, Spec
 
 
-class Coin(sections.Model):
+class Coin(sections.ModelSection):
     """A coin."""
 
     sides: PositiveInt = setting(2, "Sides of the coin.")
@@ -45,7 +45,7 @@ SPEC = Spec(
     methods={"count": "count the heads", "guess": "guess"},
     short={"sides": "model.sides", "faces": "model.faces", "metal": "model.metal"},
     columns=(Column("test_heads", "heads", final=True),),
-    judge="valid_loss",
+    criterion="valid_loss",
     headline="test_heads",
     shape=Shape,
     kind="coin_kind:KIND",

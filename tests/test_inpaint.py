@@ -16,7 +16,7 @@ from cases import CODINGS
 from natgrad.cli.main import main
 from natgrad.data import load_settings
 from natgrad.errors import InputError
-from natgrad.evaluate.given import Words
+from natgrad.evaluate.given import GivenImages
 from natgrad.layers import generator
 from natgrad.models.helmholtz import inpainting as inpaint
 from natgrad.models.helmholtz.inpainting import Chain
@@ -182,26 +182,28 @@ def run(tmp_path_factory):
     return natgrad.train(data=place / "own.npy", out=place / "run", **settings)
 
 
-def words(run, image_shape=(3, 4)):
-    return Words(load_settings(run.config.data), 12, image_shape)
+def given_images(run, image_shape=(3, 4)):
+    return GivenImages(load_settings(run.config.data), 12, image_shape)
 
 
 def test_rows_of_a_split_and_of_files(run, tmp_path):
-    dataset = words(run).dataset
-    np.testing.assert_array_equal(words(run).rows("test:2"), dataset.test[[2]])
-    np.testing.assert_array_equal(words(run).rows("valid:0,3"), dataset.valid[[0, 3]])
+    dataset = given_images(run).dataset
+    np.testing.assert_array_equal(given_images(run).rows("test:2"), dataset.test[[2]])
+    np.testing.assert_array_equal(given_images(run).rows("valid:0,3"), dataset.valid[[0, 3]])
     for name, array in {
         "row": IMAGES[0].reshape(12),
         "image": IMAGES[0] * 0.7,
         "bytes": IMAGES[0] * np.uint8(255),
     }.items():
         np.save(tmp_path / f"{name}.npy", array)
-        got = words(run).rows(str(tmp_path / f"{name}.npy"))
+        got = given_images(run).rows(str(tmp_path / f"{name}.npy"))
         np.testing.assert_array_equal(got, IMAGES[0].reshape(1, 12))
     np.save(tmp_path / "images.npy", IMAGES[:5])
-    np.testing.assert_array_equal(words(run).rows(str(tmp_path / "images.npy")), IMAGES[:5].reshape(5, 12))
+    np.testing.assert_array_equal(
+        given_images(run).rows(str(tmp_path / "images.npy")), IMAGES[:5].reshape(5, 12)
+    )
     Image.fromarray(IMAGES[3] * np.uint8(200)).save(tmp_path / "a.png")
-    np.testing.assert_array_equal(words(run).rows(str(tmp_path / "a.png")), IMAGES[3].reshape(1, 12))
+    np.testing.assert_array_equal(given_images(run).rows(str(tmp_path / "a.png")), IMAGES[3].reshape(1, 12))
 
 
 @pytest.mark.parametrize(
@@ -215,17 +217,17 @@ def test_rows_of_a_split_and_of_files(run, tmp_path):
     ],
 )
 def test_masks_by_name_hide_that_part(run, name, hidden):
-    got = words(run).mask(name).reshape(3, 4).astype(int)
+    got = given_images(run).mask(name).reshape(3, 4).astype(int)
     assert ["".join(map(str, line)) for line in got] == hidden
 
 
 def test_masks_of_half_the_pixels_and_of_files(run, tmp_path):
-    assert words(run, None).mask("half", seed=1).sum() == 6
-    assert (words(run).mask("half", seed=1) != words(run).mask("half", seed=2)).any()
+    assert given_images(run, None).mask("half", seed=1).sum() == 6
+    assert (given_images(run).mask("half", seed=1) != given_images(run).mask("half", seed=2)).any()
     np.save(tmp_path / "m.npy", IMAGES[0].astype(bool))
-    np.testing.assert_array_equal(words(run).mask(str(tmp_path / "m.npy")), IMAGES[0].reshape(12) == 1)
+    np.testing.assert_array_equal(given_images(run).mask(str(tmp_path / "m.npy")), IMAGES[0].reshape(12) == 1)
     Image.fromarray(IMAGES[1] * np.uint8(255)).save(tmp_path / "m.png")
-    np.testing.assert_array_equal(words(run).mask(str(tmp_path / "m.png")), IMAGES[1].reshape(12) == 1)
+    np.testing.assert_array_equal(given_images(run).mask(str(tmp_path / "m.png")), IMAGES[1].reshape(12) == 1)
 
 
 def call(capsys, *arguments):
@@ -290,7 +292,7 @@ def test_names_of_parts_need_images(run, tmp_path):
     with pytest.raises(
         InputError, match="--mask: 'left' needs images, and the rows of this run have no image"
     ):
-        words(run, None).mask("left")
+        given_images(run, None).mask("left")
     Image.fromarray(np.zeros((3, 4), np.uint8)).save(tmp_path / "a.png")
     with pytest.raises(InputError, match=r"a.png is a picture, and the rows of this run have no image shape"):
-        words(run, None).rows(str(tmp_path / "a.png"))
+        given_images(run, None).rows(str(tmp_path / "a.png"))

@@ -64,21 +64,23 @@ def test_divergence_is_the_sum_over_the_distribution(coding):
     terms = [
         p * (np.log(p) - oracles.log_likelihood(m, x)) for p, x in zip(distribution, patterns, strict=True)
     ]
-    assert float(exact.divergence(model, patterns, distribution)) == pytest.approx(sum(terms), abs=1e-10)
+    assert float(exact.data_divergence(model, patterns, distribution)) == pytest.approx(sum(terms), abs=1e-10)
 
 
 def test_divergence_from_the_model_itself_is_zero():
     model = machine()
     states = np.array(oracles.all_states(4), np.uint8)
     distribution = np.exp(np.asarray(exact.log_likelihood(model, every_row(model)[0])))
-    assert float(exact.divergence(model, states, distribution)) == pytest.approx(0.0, abs=1e-10)
+    assert float(exact.data_divergence(model, states, distribution)) == pytest.approx(0.0, abs=1e-10)
 
 
 def test_patterns_of_no_probability_count_nothing():
     model = machine()
     patterns = np.array([[0, 0, 1, 1], [1, 0, 1, 0], [1, 1, 1, 1]], np.uint8)
-    whole = exact.divergence(model, patterns[:2], np.array([0.6, 0.4]))
-    assert float(exact.divergence(model, patterns, np.array([0.6, 0.4, 0.0]))) == pytest.approx(float(whole))
+    whole = exact.data_divergence(model, patterns[:2], np.array([0.6, 0.4]))
+    assert float(exact.data_divergence(model, patterns, np.array([0.6, 0.4, 0.0]))) == pytest.approx(
+        float(whole)
+    )
 
 
 @pytest.mark.parametrize(("sizes", "units"), [((4, 20, 5), 25), ((4, 25), 25), ((4, 2, 13, 12), 25)])

@@ -213,6 +213,6 @@ def test_gradient_of_hand_made_phases_uses_every_sample():
     wake = helmholtz.wake(jax.random.key(1), model, visible(model), SAMPLES)
     dreams = helmholtz.dream(jax.random.key(2), model, SAMPLES, ROWS)
     weights = normalized(helmholtz.log_weights(model, wake))
-    one = phases.gradient(model, Phases(wake, weights, dreams), Shares(0.5, 0.5))
-    two = phases.gradient(model, Phases(wake, weights[::-1], dreams), Shares(0.5, 0.5))
+    one = phases.phase_gradient(model, Phases(wake, weights, dreams), Shares(0.5, 0.5))
+    two = phases.phase_gradient(model, Phases(wake, weights[::-1], dreams), Shares(0.5, 0.5))
     assert np.abs(vector(one) - vector(two)).max() > 1e-3

@@ -312,7 +312,7 @@ def test_a_dry_run_lists_the_trials(file, capsys):
 
 
 def test_rows_that_are_not_finite_do_not_count():
-    section = plans.SweepSection(judge="valid_ll", columns=("valid_ll", "test_ll"))
+    section = plans.SweepSection(criterion="valid_ll", columns=("valid_ll", "test_ll"))
     assert (
         deciding_row([{"epoch": 0, "valid_ll": -3.0}, {"epoch": 1, "valid_ll": None}], section)["epoch"] == 0
     )

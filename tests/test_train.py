@@ -306,7 +306,7 @@ def test_the_exact_divergence_is_recorded_where_the_distribution_is_known(place)
     run = natgrad.train(data="3by3", out=place / "exact", **settings)
     distribution = load_data("3by3").distribution
     expected = float(
-        exact.divergence(run.model.parameters, distribution.patterns, distribution.probabilities)
+        exact.data_divergence(run.model.parameters, distribution.patterns, distribution.probabilities)
     )
     assert run.trace[0]["kl"] == pytest.approx(expected, abs=1e-12)
     assert evaluate_run(run.folder, samples=10, rows=10)["kl"] == pytest.approx(expected, abs=1e-12)
@@ -339,7 +339,7 @@ def test_reweighted_wake_sleep_learns_three_by_three(optimised):
             return algorithm.step(key_step, state, batch(key_batch))[0], None
 
         state, _ = jax.lax.scan(step, algorithm.init(key_state, model, batch(key)), jnp.arange(STEPS))
-        return exact.divergence(
+        return exact.data_divergence(
             state.model, dataset.distribution.patterns, dataset.distribution.probabilities
         )
 

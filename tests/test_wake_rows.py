@@ -97,12 +97,12 @@ def test_data_whose_weight_is_on_later_samples_do_not_drop_out(limit):
     kept = limit // DATA
     for layer, found in enumerate(blocks):
         inputs = np.asarray(found.inputs).reshape(-1, kept, DATA)
-        bent = np.asarray(found.curvature).reshape(-1, kept, DATA)
+        curvature = np.asarray(found.curvature).reshape(-1, kept, DATA)
         chance = np.asarray(jax.nn.sigmoid(phases.wake.generation[layer]))
         for datum in range(0, DATA, 2):
             last = np.asarray(phases.wake.values[layer + 1])[:, -1, datum]
             np.testing.assert_array_equal(inputs[:, :, datum], np.repeat(last[:, None], kept, axis=1))
             expected = (chance * (1 - chance))[:, -1, datum] / (kept * DATA)
             np.testing.assert_allclose(
-                bent[:, :, datum], np.repeat(expected[:, None], kept, axis=1), rtol=1e-12
+                curvature[:, :, datum], np.repeat(expected[:, None], kept, axis=1), rtol=1e-12
             )

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 STEPS, EVERY = 20_000, 250
 
 
-def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
+def curves(settings: config.RunSettings, seeds: tuple[int, ...]) -> np.ndarray:
     """Exact KLs, [seed, evaluation]; batches drawn from the exact distribution."""
     distribution = load("3by3").distribution
     patterns, chances = jnp.asarray(distribution.patterns), jnp.log(jnp.asarray(distribution.probabilities))
@@ -39,7 +39,7 @@ def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
 
     def stretch(state, key):
         state, _ = jax.lax.scan(step, state, jax.random.split(key, EVERY))
-        return state, exact.divergence(state.model, patterns, distribution.probabilities)
+        return state, exact.data_divergence(state.model, patterns, distribution.probabilities)
 
     def train(seed):
         key_model, key_state, key_run = jax.random.split(
@@ -47,7 +47,7 @@ def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
         )
         model = kind.fresh(key_model, settings, Shape(visible=patterns.shape[1]))
         state = method.init(key_state, model, jax.ShapeDtypeStruct((patterns.shape[1], rows), jnp.float32))
-        start = exact.divergence(model, patterns, distribution.probabilities)
+        start = exact.data_divergence(model, patterns, distribution.probabilities)
         _, found = jax.lax.scan(stretch, state, jax.random.split(key_run, STEPS // EVERY))
         return jnp.concatenate([start[None], found])
 

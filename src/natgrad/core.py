@@ -23,7 +23,7 @@ Carry = Any
 Batch = Any
 Samples = Any
 Factor = Any
-Damping = Any  # a number, or a tree of them where an operator has one for every unit
+DampingStrength = Any  # a number, or a tree of them where an operator has one for every unit
 Numbers = dict[str, Float[Array, "..."]]
 
 
@@ -74,7 +74,7 @@ class Operator(Protocol):
     def bind(self) -> Product:
         """The operator, linearized once, for any number of products."""
 
-    def mean_diagonal(self, key: PRNGKeyArray) -> Damping:
+    def mean_diagonal(self, key: PRNGKeyArray) -> DampingStrength:
         """The mean of its diagonal: one number, or some for every unit."""
 
     @property
@@ -117,7 +117,7 @@ class Solver(NamedTuple):
     guess).
     """
 
-    prepare: Callable[[Any, Damping, Any], tuple[Factor, Any]]
+    prepare: Callable[[Any, DampingStrength, Any], tuple[Factor, Any]]
     solve: Callable[[Factor, Model, Model | None], Solution]
 
 

@@ -33,7 +33,7 @@ from natgrad.layers.task import (
     check_outputs,
     check_parameters,
     check_scalar,
-    loss,
+    task_loss,
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
@@ -124,12 +124,12 @@ def natural_gradient(
         seed: of the random numbers that some metrics draw.
     """
     task, chosen = Task(network, output), _options(damping, options)
-    measured = (fisher() if metric is None else metric)(task)
+    task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
 
     def init(params: Model) -> NaturalState:
         check_parameters(params)
-        direction = directions.natural(measured, solved, chosen)
+        direction = directions.natural(task_metric, solved, chosen)
         kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, None, {}))
         return NaturalState(kept, no_evidence(kept.level))
 
@@ -137,7 +137,7 @@ def natural_gradient(
         updates: Model, state: NaturalState, params: Model | None = None, **extra: Any
     ) -> tuple[Model, NaturalState]:
         batch, value = _arguments(task, updates, params, extra)
-        direction = directions.natural(measured, solved, chosen, revalue=lambda model, rows: value(model))
+        direction = directions.natural(task_metric, solved, chosen, revalue=lambda model, rows: value(model))
         key = jax.random.fold_in(jax.random.key(seed), state.kept.steps)
         estimate = Estimate(jnp.zeros_like(state.kept.level), updates, batch, {})
         found = direction.apply(key, state.kept, params, estimate)
@@ -203,6 +203,6 @@ def _value(task: Task, rows: Examples, given: Callable[[Model], Array] | None) -
             raise InputError(
                 "this damping or length looks at the loss; give update targets=... or value_fn=..."
             )
-        return loss(task, parameters, rows)
+        return task_loss(task, parameters, rows)
 
     return value

@@ -22,7 +22,7 @@ from network_cases import (
 
 from natgrad.errors import InputError
 from natgrad.layers import outputs
-from natgrad.layers.task import Examples, Task, loss
+from natgrad.layers.task import Examples, Task, task_loss
 from natgrad.metrics import curvature, empirical, probing
 
 KEY = jax.random.key(0)
@@ -55,7 +55,7 @@ def matrix(metric, task, parameters, rows, key=KEY):
 
 
 @functools.cache
-def measured(name):
+def metric_matrices(name):
     """Every metric of an output's problem as a matrix, and its factor squared, in one program."""
     task, parameters, rows = problem(name)
     names = [(metric, size) for output, metric in CASES if output == name for size in AT_ONCE]
@@ -85,7 +85,7 @@ def expected(name):
     return {
         "fisher": printed,
         "gauss_newton": printed,
-        "hessian": np.asarray(jax.jit(jax.hessian(lambda p: loss(task, unravel(p), rows)))(flat)),
+        "hessian": np.asarray(jax.jit(jax.hessian(lambda p: task_loss(task, unravel(p), rows)))(flat)),
         "uncentred": g.T @ g / len(g),
         "centred": np.cov(g.T, bias=True),
     }
@@ -95,19 +95,21 @@ def expected(name):
 @pytest.mark.parametrize(("name", "metric"), [case for case in CASES if case[1] != "sampled"])
 def test_metrics_are_what_their_equations_say(name, metric, size):
     """Gauss-Newton equals the printed Fisher metric for all three outputs [revisiting eq. 14-21]."""
-    assert_close(measured(name)[metric, size][0], expected(name)[metric])
+    assert_close(metric_matrices(name)[metric, size][0], expected(name)[metric])
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_factor_squared_is_the_metric(name):
-    found = [pair for place, pair in measured(name).items() if place in FACTORS]
+    found = [pair for place, pair in metric_matrices(name).items() if place in FACTORS]
     assert len(found) == (4 if name == "softmax" else 2)
     for dense, squared in found:
         assert_close(squared, dense)
 
 
 def test_sampled_targets_do_not_depend_on_the_portions():
-    assert_close(measured("softmax")["sampled", "pieces"][0], measured("softmax")["sampled", "whole"][0])
+    assert_close(
+        metric_matrices("softmax")["sampled", "pieces"][0], metric_matrices("softmax")["sampled", "whole"][0]
+    )
 
 
 def test_a_distribution_of_ones_own_by_its_fisher():
@@ -208,7 +210,7 @@ def test_diagonals_exactly_and_by_random_signs():
 
 def test_every_parameter_is_in_the_metric():
     _, parameters, _ = problem("softmax")
-    found = measured("softmax")["fisher", "whole"][0]
+    found = metric_matrices("softmax")["fisher", "whole"][0]
     assert found.shape[0] == ravel_pytree(parameters)[0].size
     assert (np.diag(found) > 0).all()
 

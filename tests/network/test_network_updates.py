@@ -22,14 +22,14 @@ from network_cases import (
 from natgrad.core import TAKEN
 from natgrad.errors import InputError
 from natgrad.layers import convolution, outputs, perceptron
-from natgrad.layers.task import Examples, Task, TaskBatch, loss, supervised
+from natgrad.layers.task import Examples, Task, TaskBatch, supervised, task_loss
 from natgrad.metrics import curvature, empirical, probing, units
 from natgrad.metrics.blocks import split
 from natgrad.models.network import presets
 from natgrad.solvers import whole
 from natgrad.solvers.direct import direct
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
-from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.solvers.unit_cg import unit_conjugate_gradient as unit_gradients
 from natgrad.updates import damping as dampings
 from natgrad.updates import lengths, reduction
 from natgrad.updates.first_order import inverse_time
@@ -39,9 +39,9 @@ from natgrad.updates.reduction import Line
 KEY = jax.random.key(0)
 
 
-def quadratic_line(rate_of_exactness=1.0, bend=1.0, steps=0):
-    """A loss 1 - slope rate + (1/2) bend curvature rate^2 with slope = curvature = 2: exact for bend 1."""
-    value = lambda rate: 1 - 2 * rate + bend * rate**2  # noqa: E731
+def quadratic_line(rate_of_exactness=1.0, curving=1.0, steps=0):
+    """1 - slope rate + (1/2) curving curvature rate^2 with slope = curvature = 2: exact for curving 1."""
+    value = lambda rate: 1 - 2 * rate + curving * rate**2  # noqa: E731
     two = jnp.asarray(2.0)
     return Line(jnp.asarray(steps), lambda: jnp.asarray(1.0), value, two, two)
 
@@ -113,7 +113,7 @@ def test_the_line_search_shrinks_until_the_loss_falls():
     assert lengths.line_search()(quadratic_line()) == 1
     found = lengths.line_search(2.0)(quadratic_line())  # 1 - 2r + r^2 falls for r < 2 (1 - share)
     np.testing.assert_allclose(found, 1.6)
-    steep = lengths.line_search()(quadratic_line(bend=10.0))  # falls for r < 0.198
+    steep = lengths.line_search()(quadratic_line(curving=10.0))  # falls for r < 0.198
     np.testing.assert_allclose(steep, 0.8**8)
     never = quadratic_line()._replace(value=lambda rate: 2 + rate)
     assert lengths.line_search(tries=5)(never) == 0
@@ -186,7 +186,7 @@ def test_the_metric_may_see_the_same_other_or_unlabelled_rows():
         _, info = step_of(method, parameters, TaskBatch(rows, metric))
         g = printed_metric("softmax", task, parameters, rows if metric is None else metric)
         near(info.update, jax.tree.map(lambda d: -0.5 * d, dense_direction(g, info.gradient, 1e-2)))
-        near(info.gradient, jax.grad(lambda p: loss(task, p, rows))(parameters), 1e-12)
+        near(info.gradient, jax.grad(lambda p: task_loss(task, p, rows))(parameters), 1e-12)
 
 
 def test_damping_relative_to_the_mean_diagonal_makes_scale_disappear():
@@ -217,15 +217,19 @@ def test_evidence_tells_curvature_residual_and_ratio_without_a_product():
     evidence, g = info.evidence.evidence, printed_metric("softmax", task, parameters, rows)
     step, slope = (np.asarray(ravel_pytree(t)[0]) for t in (info.update, info.gradient))
     np.testing.assert_allclose(evidence.divergence, step @ g @ step / 2, rtol=1e-8)
-    after = loss(task, jax.tree.map(jnp.add, parameters, info.update), rows)
+    after = task_loss(task, jax.tree.map(jnp.add, parameters, info.update), rows)
     ratio = (after - info.value) / (slope @ step + step @ g @ step / 2)
     np.testing.assert_allclose(evidence.ratio, ratio, rtol=1e-6)
     left = np.linalg.norm(slope + (g + 0.3 * np.eye(len(g))) @ step / 0.7) / np.linalg.norm(slope)
     np.testing.assert_allclose(evidence.residual, left, rtol=1e-6)
-    told = method.describe(info)
-    np.testing.assert_allclose(told["step_kl"], evidence.divergence, rtol=1e-12)
-    np.testing.assert_allclose(told["residual"], left, rtol=1e-6)
-    assert (told["rate"], told["damping"], told["solver_iterations"]) == (0.7, 0.3, int(evidence.iterations))
+    numbers = method.describe(info)
+    np.testing.assert_allclose(numbers["step_kl"], evidence.divergence, rtol=1e-12)
+    np.testing.assert_allclose(numbers["residual"], left, rtol=1e-6)
+    assert (numbers["rate"], numbers["damping"], numbers["solver_iterations"]) == (
+        0.7,
+        0.3,
+        int(evidence.iterations),
+    )
 
 
 def test_the_divergence_ball_makes_steps_of_that_divergence():
@@ -292,7 +296,7 @@ def test_every_preset_descends_and_the_second_order_ones_faster_than_sgd():
     for name, (method, steps) in methods(task).items():
         state, (values, results) = train(method, mlp((3, 6, 2)), TaskBatch(rows), steps)
         assert (np.asarray(results) == TAKEN).all()
-        final[name] = float(loss(task, state.model, rows))
+        final[name] = float(task_loss(task, state.model, rows))
         assert final[name] < values[0]
     assert final["hessian-free"] < final["natural"] < final["sgd"]
     assert final["units"] < final["sgd"]
@@ -321,7 +325,7 @@ def test_hessian_free_is_its_parts():
     _, ours = step_of(by_hand, parameters, TaskBatch(rows))
     near(preset.update, ours.update, 1e-12)
     moved = jax.tree.map(jnp.add, parameters, preset.update)
-    assert loss(task, moved, rows) < preset.value
+    assert task_loss(task, moved, rows) < preset.value
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
@@ -435,7 +439,7 @@ def test_a_metric_with_a_diagonal_gives_the_iterates_of_its_preconditioner(count
     """Gauss-Newton, divided by (diag(U) + damping)^0.75, against conjugate gradients by the book."""
     task, parameters, rows = problem("softmax")
     metric = empirical.with_diagonal(curvature.gauss_newton(), empirical.squared_gradients(rows_at_once=2))
-    gradient = jax.grad(lambda p: loss(task, p, rows))(parameters)
+    gradient = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
     never = lambda progress: jnp.asarray(False)  # noqa: E731
     solver = conjugate_gradient(count, stop=never, precondition=0.75)
     operator = measured_on(metric, task, parameters, rows)
@@ -506,9 +510,9 @@ def test_bad_targets_and_networks_are_refused_in_one_sentence():
 def test_wrong_labels_inside_jit_are_not_taken():
     task, parameters, rows = problem("softmax")
     for targets in (jnp.full(5, 3), jnp.full(5, -1)):
-        assert np.isnan(loss(task, parameters, rows._replace(targets=targets)))
+        assert np.isnan(task_loss(task, parameters, rows._replace(targets=targets)))
     task, parameters, rows = problem("sigmoid")
-    assert np.isnan(loss(task, parameters, rows._replace(targets=jnp.full((5, 3), 1.1))))
+    assert np.isnan(task_loss(task, parameters, rows._replace(targets=jnp.full((5, 3), 1.1))))
 
 
 def test_networks_of_wrong_sizes_are_refused():

@@ -171,7 +171,7 @@ def test_miller_gives_every_gaussian_chart(name):
 
 
 def test_one_gaussian_divergence_is_the_slides_formula():
-    member, used = gaussian.diagonal(1), deviation_chart(gaussian.diagonal(1))
+    member, used = gaussian.diagonal_gaussian(1), deviation_chart(gaussian.diagonal_gaussian(1))
     (m, s), (n, t) = (0.3, 0.8), (-0.5, 1.7)
     expected = np.log(t / s) + (s**2 + (m - n) ** 2) / (2 * t**2) - 0.5
     found = family.divergence(member, used.natural(jnp.array([m, s])), used.natural(jnp.array([n, t])))
@@ -186,7 +186,7 @@ def test_duality_is_between_theta_and_eta_and_mu_has_twice_the_gradient():
     mu = jnp.array([0.2, 0.7])
     theta = used.natural(mu)
     gradient = jax.grad(lambda t: value(used.coordinates(t)))(theta)
-    natural = chart.natural_gradient(member, chart.natural_chart(member), theta, gradient)
+    natural = chart.chart_natural_gradient(member, chart.natural_chart(member), theta, gradient)
     assert_close(natural, jax.grad(lambda eta: value((1 + eta) / 2))(member.expectation(theta)), 1e-12)
     assert_close(jax.grad(value)(mu), 2 * natural, 1e-12)
 

@@ -26,7 +26,7 @@ def test_the_toy_function_is_the_slides_table():
 @pytest.mark.parametrize("name", ["independence", "pairwise"])
 def test_enumerated_expectation_and_its_gradient_are_sums(name):
     family, theta = FAMILIES[name]
-    expected = relaxation.enumerated(TOY, family)
+    expected = relaxation.enumerated_mean(TOY, family)
     points, chances = support(family, theta)
     statistics = family.statistics(points)
     assert_close(expected(theta), chances @ TOY(points), 1e-12)
@@ -54,9 +54,9 @@ def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
     assert_close(gradient, (chances * values) @ (statistics - chances @ statistics), 1e-9)
 
 
-def test_monte_carlo_gradient_is_unbiased_with_either_centre():
+def test_monte_carlo_gradient_is_unbiased_with_either_center():
     family, theta = FAMILIES["pairwise"]
-    exact = jax.grad(relaxation.enumerated(TOY, family))(theta)
+    exact = jax.grad(relaxation.enumerated_mean(TOY, family))(theta)
 
     def both(key):
         points = family.sample(key, theta, 20)
@@ -110,7 +110,7 @@ def test_one_natural_step_in_eta_is_the_maximum_likelihood_estimate():
     family, theta = FAMILIES["independence"]
     data = family.sample(jax.random.key(0), theta, 50)
     statistics = family.statistics(data).mean(axis=0)
-    value = relaxation.log_likelihood(family, statistics)
+    value = relaxation.mean_log_likelihood(family, statistics)
     eta = family.expectation(0.3 * theta)
     natural = jax.grad(value)(family.natural(eta))  # the gradient in theta is natural in eta
     estimate = family.natural(eta + natural)

@@ -29,13 +29,13 @@ class Shape(BaseModel):
 SPEC = Spec(
     kinds={"toy": "independent binary variables"},
     settings={
-        ("toy", method): compose("toy", method, model=sections.Model, objective=Chains, rates=Rates)
+        ("toy", method): compose("toy", method, model=sections.ModelSection, objective=Chains, rates=Rates)
         for method in ("natural", "plain")
     },
     methods={"natural": "by the exact Fisher, which is diagonal", "plain": "the gradient itself"},
     short={"chains": "objective.chains"},
     columns=(Column("test_loss", "test loss", "nats", higher=False, final=True),),
-    judge="valid_loss",
+    criterion="valid_loss",
     headline="test_loss",
     shape=Shape,
     kind="toy_kind:KIND",

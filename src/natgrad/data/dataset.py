@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.data import user
-from natgrad.data.catalogue import CATALOGUE, Entry, Shape
+from natgrad.data.catalogue import CATALOGUE, Entry, ImageShape
 from natgrad.data.files import fetch
 from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts
@@ -34,7 +34,7 @@ class Dataset:
 
     Attributes:
         name: the catalogue name or the path.
-        train: rows to learn from; valid: rows to choose by; test: rows to judge by.
+        train: rows to learn from; valid: rows to choose by; test: rows to test on.
         levels: value / levels is the mean of a Bernoulli unit; 1 where values are in {0,1}.
         resample: whether rows are to be drawn from those means at every use.
         image_shape: (height, width) of a row, where rows are images.
@@ -49,7 +49,7 @@ class Dataset:
     test: _Values
     levels: int
     resample: bool
-    image_shape: Shape | None
+    image_shape: ImageShape | None
     distribution: PatternDistribution | None
     labels: dict[str, np.ndarray] | None
     split: dict[str, Any]
@@ -70,7 +70,7 @@ def load(
     *,
     binarize: str | None = None,
     split_seed: int = 0,
-    image_shape: Shape | None = None,
+    image_shape: ImageShape | None = None,
 ) -> Dataset:
     """Load a set by its catalogue name or by the path of a .npy, .npz or .csv file.
 
@@ -98,7 +98,7 @@ def load(
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
         distribution = entry.distribution() if entry.distribution else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
-        parts, levels, shape = user.read(
+        parts, levels, shape = user.read_user_file(
             Path(name), split_seed, rounding=binarize == "round", real=binarize == "real"
         )
         default = "resample"
@@ -135,7 +135,7 @@ def assemble(
     *,
     levels: int,
     binarize: str | None,
-    image_shape: Shape | None,
+    image_shape: ImageShape | None,
     distribution: PatternDistribution | None,
 ) -> Dataset:
     """Binarise as asked and seal the splits with their checksums."""
@@ -175,7 +175,7 @@ def rounded(rows: NDArray[np.uint8], levels: int) -> NDArray[np.uint8]:
     return (rows > levels // 2).view(np.uint8)
 
 
-def fitting(shape: Shape | None, visible: int) -> Shape | None:
+def fitting(shape: ImageShape | None, visible: int) -> ImageShape | None:
     """The image shape, if it has as many pixels as there are visible units."""
     if shape is None:
         return None

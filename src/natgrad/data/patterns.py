@@ -32,7 +32,7 @@ class PatternDistribution:
         return float(-(positive * np.log(positive)).sum())
 
 
-def three_by_three() -> PatternDistribution:
+def three_by_three_distribution() -> PatternDistribution:
     """The distribution of `3by3`.
 
     >>> round(three_by_three().entropy, 5)
@@ -47,7 +47,7 @@ def draw_three_by_three(seed: int) -> Parts:
 
     Test repeats valid as in the published runs; for an exact judgement use the distribution.
     """
-    distribution = three_by_three()
+    distribution = three_by_three_distribution()
     copies = np.rint(distribution.probabilities * 18 * COPIES).astype(int)
     rows = generator(seed).permutation(np.repeat(distribution.patterns, copies, axis=0), axis=0)
     train, valid = np.split(rows, [TRAIN])

@@ -24,7 +24,7 @@ def moment_chart(family: Gaussian) -> Chart:
         return family.pack(*family.moments(theta))
 
     def fisher(point: Coordinates) -> Float[Array, "parameter parameter"]:
-        return gaussian_fisher.moments(jnp.linalg.inv(split(point)[1]), family.rows, family.columns)
+        return gaussian_fisher.moment_fisher(jnp.linalg.inv(split(point)[1]), family.rows, family.columns)
 
     return Chart(lambda point: family.of_moments(*split(point)), coordinates, fisher)
 

@@ -51,7 +51,7 @@ class TaskBatch(NamedTuple):
         return self.rows if self.metric is None else self.metric
 
 
-def loss(task: Task, parameters: Model, rows: Examples) -> Float[Array, ""]:
+def task_loss(task: Task, parameters: Model, rows: Examples) -> Float[Array, ""]:
     """The mean of -log p(t | r) over the rows."""
     return -task.output.log_prob(task.network(parameters, rows.inputs), rows.targets).mean()
 
@@ -61,14 +61,14 @@ def supervised(task: Task) -> Objective:
 
     def estimate(key: PRNGKeyArray, model: Model, batch: TaskBatch) -> Estimate:
         del key
-        check(task, model, batch)
-        value, gradient = jax.value_and_grad(lambda p: loss(task, p, batch.rows))(model)
+        check_batch(task, model, batch)
+        value, gradient = jax.value_and_grad(lambda p: task_loss(task, p, batch.rows))(model)
         return Estimate(value, gradient, batch, {})
 
-    return stateless(estimate, lambda model, batch: loss(task, model, batch.rows))
+    return stateless(estimate, lambda model, batch: task_loss(task, model, batch.rows))
 
 
-def check(task: Task, parameters: Model, batch: TaskBatch) -> None:
+def check_batch(task: Task, parameters: Model, batch: TaskBatch) -> None:
     """Refuse, in one sentence, what cannot be trained on; values are seen only outside jit."""
     check_parameters(parameters)
     outputs = check_outputs(task, parameters, batch.rows)

@@ -2,9 +2,9 @@
 
     G v = (1/n) sum_i J_i^T M_i J_i v,      J_i the Jacobian of row i's outputs    [revisiting eq. 8-11]
 
-One forward-mode pass gives J v, the output distribution's M bends it row by row, one reverse-mode pass brings
-it back; whatever is in the parameters is in the metric. Which matrix stands for M is the user's choice,
-by name: `fisher` (the distribution's own), `gauss_newton` (second derivative of the loss),
+One forward-mode pass gives J v, the output distribution's M multiplies it row by row, one reverse-mode pass
+brings it back; whatever is in the parameters is in the metric. Which matrix stands for M is chosen by name:
+`fisher` (the distribution's own), `gauss_newton` (second derivative of the loss),
 `monte_carlo_fisher` (sampled targets) and, in `metrics.empirical`, the data's targets. With `rows_at_once`,
 only that many rows are in memory at a time, and every product repeats their forward pass.
 """
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Model, Product
 from natgrad.errors import InputError
-from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, loss
+from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, task_loss
 from natgrad.metrics.portions import over_portions, portions, summed
 from natgrad.metrics.probing import mean_diagonal
 from natgrad.tree import pytree, static
@@ -30,12 +30,12 @@ class Form(NamedTuple):
     """What a metric does to the outputs of some rows, given their data.
 
     Attributes:
-        bend: (outputs, data, v): M v, row by row.
+        product: (outputs, data, v): M v, row by row.
         root: (outputs, data, w): S w with S S^T = M, from [row, rank] to outputs; None where there is none.
         rank: (outputs of all rows, data): how many columns S has for a row.
     """
 
-    bend: Callable[[Array, Any, Array], Array]
+    product: Callable[[Array, Any, Array], Array]
     root: Callable[[Array, Any, Array], Array] | None = None
     rank: Callable[[Array, Any], int] = lambda outputs, data: 0
 
@@ -83,14 +83,14 @@ class Curvature:
     def _product(self) -> Callable[[Model], Model]:
         def part(v: Model, piece: Examples, weights: Array) -> Model:
             outputs, push, pull = linearized(self.task, self.parameters, piece.inputs)
-            bent = self.form.bend(outputs, piece.targets, push(v))
-            return pull(weights.reshape(-1, *[1] * (bent.ndim - 1)) * bent)
+            multiplied = self.form.product(outputs, piece.targets, push(v))
+            return pull(weights.reshape(-1, *[1] * (multiplied.ndim - 1)) * multiplied)
 
         number = self.rows.number
         if self.rows_at_once is not None and self.rows_at_once < number:
             return over_portions(part, self.parameters, self.rows, self.rows_at_once)
         outputs, push, pull = linearized(self.task, self.parameters, self.inputs)
-        return lambda v: pull(self.form.bend(outputs, self.data, push(v)) / number)
+        return lambda v: pull(self.form.product(outputs, self.data, push(v)) / number)
 
     def _factor(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
         """R v and R^T w, with R_i = S_i^T J_i / sqrt n."""
@@ -142,7 +142,7 @@ class Hessian:
 
     def _product(self) -> Callable[[Model], Model]:
         if self.rows_at_once is None or self.rows_at_once >= self.rows.number:
-            return jax.linearize(jax.grad(lambda p: loss(self.task, p, self.rows)), self.parameters)[1]
+            return jax.linearize(jax.grad(lambda p: task_loss(self.task, p, self.rows)), self.parameters)[1]
 
         def part(v: Model, piece: Examples, weights: Array) -> Model:
             value = lambda p: summed(self.task, p, piece, weights)  # noqa: E731
@@ -171,11 +171,11 @@ def gauss_newton(*, rows_at_once: int | None = None) -> TaskMetric:
     """The extended Gauss-Newton matrix J^T H J, H = -d^2 log p / dr^2 at the targets [revisiting eq. 14]."""
 
     def of_task(task: Task) -> Metric:
-        def bend(r: Array, t: Any, v: Array) -> Array:
+        def product(r: Array, t: Any, v: Array) -> Array:
             slope = jax.grad(lambda at: -task.output.log_prob(at, t).sum())
             return jax.jvp(slope, (r,), (v,))[1]
 
-        form = Form(bend)
+        form = Form(product)
         return measuring(
             task, rows_at_once, lambda key, parameters, rows: (needs_targets(rows, "Gauss-Newton"), form)
         )
@@ -212,7 +212,7 @@ def hessian(*, rows_at_once: int | None = None) -> TaskMetric:
     def of_task(task: Task) -> Metric:
         def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch) -> tuple[Hessian, Carry]:
             del key
-            checked(task, model, batch.metric_rows, rows_at_once)
+            checked_outputs(task, model, batch.metric_rows, rows_at_once)
             needs_targets(batch.metric_rows, "Hessian")
             return Hessian(model, batch.metric_rows, task, rows_at_once), carry
 
@@ -228,7 +228,7 @@ def measuring(
 
     def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch) -> tuple[Curvature, Carry]:
         rows = batch.metric_rows
-        checked(task, model, rows, rows_at_once)
+        checked_outputs(task, model, rows, rows_at_once)
         data, form = look(key, model, rows)
         return Curvature(model, rows.inputs, data, task, form, rows_at_once), carry
 
@@ -243,14 +243,14 @@ def of_scores(task: Task, samples: int) -> Form:
             r, t
         )
 
-    def bend(r: Array, t: Any, v: Array) -> Array:
+    def product(r: Array, t: Any, v: Array) -> Array:
         s = scores(r, t)
         return jnp.einsum("rk...,rk->r...", s, jnp.einsum("rk...,r...->rk", s, v)) / samples
 
     def root(r: Array, t: Any, w: Array) -> Array:
         return jnp.einsum("rk...,rk->r...", scores(r, t), w) / jnp.sqrt(jnp.asarray(samples, r.dtype))
 
-    return Form(bend, root, lambda r, t: samples)
+    return Form(product, root, lambda r, t: samples)
 
 
 def needs_targets(rows: Examples, name: str) -> Any:
@@ -262,7 +262,9 @@ def needs_targets(rows: Examples, name: str) -> Any:
     return rows.targets
 
 
-def checked(task: Task, parameters: Model, rows: Examples, rows_at_once: int | None) -> jax.ShapeDtypeStruct:
+def checked_outputs(
+    task: Task, parameters: Model, rows: Examples, rows_at_once: int | None
+) -> jax.ShapeDtypeStruct:
     """The outputs' shape, of rows and parameters that a metric can be measured on."""
     if rows_at_once is not None and rows_at_once < 1:
         raise InputError(

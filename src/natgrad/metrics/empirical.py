@@ -16,12 +16,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Carry, Metric, Model, Operator, Product
-from natgrad.layers.task import Examples, Task, TaskBatch, loss
+from natgrad.layers.task import Examples, Task, TaskBatch, task_loss
 from natgrad.metrics.curvature import (
     Curvature,
     Form,
     TaskMetric,
-    checked,
+    checked_outputs,
     measuring,
     needs_targets,
     of_scores,
@@ -152,7 +152,7 @@ def squared_gradients(*, rows_at_once: int = 8) -> _Diagonal:
 
         def one(row: Examples) -> Model:
             single = jax.tree.map(lambda leaf: leaf[None], row)
-            return jax.tree.map(jnp.square, jax.grad(lambda p: loss(task, p, single))(parameters))
+            return jax.tree.map(jnp.square, jax.grad(lambda p: task_loss(task, p, single))(parameters))
 
         def add(total: Model, piece: tuple[Examples, Array]) -> tuple[Model, None]:
             squares = jax.vmap(one)(piece[0])
@@ -186,9 +186,9 @@ def squared_sums(probes: int = 1) -> _Diagonal:
 
 
 def _mean_gradient(task: Task, parameters: Model, rows: Examples, rows_at_once: int | None) -> Model:
-    checked(task, parameters, rows, rows_at_once)
+    checked_outputs(task, parameters, rows, rows_at_once)
     if rows_at_once is None or rows_at_once >= rows.number:
-        return jax.grad(lambda p: loss(task, p, rows))(parameters)
+        return jax.grad(lambda p: task_loss(task, p, rows))(parameters)
 
     def add(total: Model, piece: tuple[Examples, Array]) -> tuple[Model, None]:
         return tree.add(total, jax.grad(lambda p: summed(task, p, *piece))(parameters)), None

@@ -104,4 +104,4 @@ def _mean_square(
 
 def _blocks(entered: tuple[Array, ...], curvature: tuple[Array, ...]) -> tuple[UnitBlocks, ...]:
     pairs = zip(entered, curvature, strict=True)
-    return tuple(UnitBlocks(values.T, bent.T / bent.shape[0]) for values, bent in pairs)
+    return tuple(UnitBlocks(values.T, own.T / own.shape[0]) for values, own in pairs)

@@ -84,7 +84,7 @@ class Spec:
         methods: a line about every method.
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.
-        judge: the column on validation data by which runs are compared; headline: the one that is reported.
+        criterion: the validation column by which runs are compared; headline: the one that is reported.
         shape: a pydantic model of what the data decide (sizes), enough to make the model again.
         is_scheduled: (config): whether anything in it follows a schedule.
         check: (config, dataset): refuses what does not fit the data, before anything is compiled.
@@ -98,7 +98,7 @@ class Spec:
     methods: Mapping[str, str]
     short: Mapping[str, str]
     columns: tuple[Column, ...]
-    judge: str
+    criterion: str
     headline: str
     shape: type[Any]
     kind: str
@@ -112,7 +112,7 @@ class Spec:
         return [method for name, method in self.settings if name == kind]
 
 
-def names() -> list[str]:
+def kind_names() -> list[str]:
     """The names of all kinds, natgrad's own first."""
     return [*FOLDERS, *(point for point in _plugged() if point not in FOLDERS)]
 
@@ -120,16 +120,16 @@ def names() -> list[str]:
 def spec_of(kind: str) -> Spec:
     """The spec of a kind."""
     if kind in FOLDERS:
-        return resolve(FOLDERS[kind])
+        return resolve_reference(FOLDERS[kind])
     if kind in _plugged():
         return _plugged()[kind].load()
-    raise unknown("model", kind, names())
+    raise unknown("model", kind, kind_names())
 
 
 def specs() -> Iterator[Spec]:
     """Every spec once."""
     seen: list[Spec] = []
-    for spec in map(spec_of, names()):
+    for spec in map(spec_of, kind_names()):
         if spec not in seen:
             seen.append(spec)
             yield spec
@@ -147,7 +147,7 @@ def is_higher_better(name: str) -> bool:
     return column is not None and bool(column.higher)
 
 
-def resolve(place: str) -> Any:
+def resolve_reference(place: str) -> Any:
     """What "module:NAME" stands for."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

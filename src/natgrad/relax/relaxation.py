@@ -54,7 +54,7 @@ def polynomial(terms: Mapping[tuple[int, ...], float]) -> Polynomial:
     return Polynomial(tuple(terms), tuple(float(value) for value in terms.values()))
 
 
-def enumerated(
+def enumerated_mean(
     function: Function, family: Independence | Interactions
 ) -> Callable[[Natural], Float[Array, ""]]:
     """theta -> E[f] by a sum over all 2^n points; `function` takes all points at once."""
@@ -103,8 +103,8 @@ def covariance_gradient(
     Where eta is known it replaces the mean of T; the baseline's factor n / (n - 1) stays.
     """
     number = len(values)
-    centre = statistics.mean(axis=0) if eta is None else eta
-    return (values - values.mean()) @ (statistics - centre) / (number - 1)
+    center = statistics.mean(axis=0) if eta is None else eta
+    return (values - values.mean()) @ (statistics - center) / (number - 1)
 
 
 def natural_from_samples(
@@ -143,7 +143,7 @@ def polarization(chances: Float[Array, " outcome"]) -> Float[Array, ""]:
     return jnp.sum(chances**2 * (1 - chances))
 
 
-def log_likelihood(
+def mean_log_likelihood(
     family: Family, statistics: Float[Array, " parameter"]
 ) -> Callable[[Natural], Float[Array, ""]]:
     """theta -> mean log-likelihood of data with mean statistics T: theta . T - psi(theta).

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-State = Any
+StrategyState = Any
 
 
 class Draws(NamedTuple):
@@ -25,8 +25,8 @@ class Strategy(NamedTuple):
     """A distribution of points that learns. `width`: how far it is from a point; `center`: its likeliest."""
 
     population: int
-    init: Callable[[], State]
-    ask: Callable[[PRNGKeyArray, State], Draws]
-    tell: Callable[[State, Draws, Float[Array, " point"]], State]
-    width: Callable[[State], Float[Array, ""]]
-    center: Callable[[State], Float[Array, " variable"]]
+    init: Callable[[], StrategyState]
+    ask: Callable[[PRNGKeyArray, StrategyState], Draws]
+    tell: Callable[[StrategyState, Draws, Float[Array, " point"]], StrategyState]
+    width: Callable[[StrategyState], Float[Array, ""]]
+    center: Callable[[StrategyState], Float[Array, " variable"]]

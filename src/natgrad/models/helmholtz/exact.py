@@ -46,7 +46,7 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
 
 
 @jax.jit
-def divergence(
+def data_divergence(
     model: Helmholtz, patterns: Array | np.ndarray, probabilities: Array | np.ndarray
 ) -> Float[Array, ""]:
     """KL(data || p) in nats; the data as {0,1} patterns [state, visible] with their probabilities."""

@@ -18,7 +18,7 @@ from natgrad.evaluate import weights
 from natgrad.evaluate.weights import Likelihood, RowStatistics, Running
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.training import compile as ahead
+from natgrad.training import compile as compilation
 
 _Visible = Float[Array, "visible row"]
 
@@ -69,7 +69,7 @@ def log_means(
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
 
 
-@partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=ahead.WIDE)
+@partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=compilation.WIDE)
 def _estimate(
     key: PRNGKeyArray,
     model: Helmholtz,

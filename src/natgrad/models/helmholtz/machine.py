@@ -92,7 +92,7 @@ def wake(
     *,
     shared: bool = False,
 ) -> Pass:
-    """Draw hidden states for data, `samples` for each row, and let both networks judge them.
+    """Draw hidden states for data, `samples` for each row, and let both networks evaluate them.
 
     The first layer's logits are computed once per row: its inputs are the same for all samples.
     With `shared`, from the probabilities that gradients need, too.
@@ -109,7 +109,7 @@ def wake(
 
 
 def dream(key: PRNGKeyArray, model: Helmholtz, samples: int, rows: int) -> Pass:
-    """Draw `samples` x `rows` fantasies from the generation network, and let both networks judge them."""
+    """Draw `samples` x `rows` fantasies from the generation network, and let both networks evaluate them."""
     logit = model.prior[:, None, None]
     uniforms = _uniforms(key, model.sizes, samples, rows, logit.dtype)
     values = [bernoulli.draw(uniforms[-1], logit, model.coding)]  # ~ p(h_L)
@@ -122,7 +122,7 @@ def dream(key: PRNGKeyArray, model: Helmholtz, samples: int, rows: int) -> Pass:
     return Pass(tuple(values), tuple(generation), recognition)
 
 
-def judged(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
+def evaluated(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
     """What both networks say of given values of all layers."""
     generation = map_layers(bernoulli.logits, model.generation, values[1:])
     recognition = map_layers(bernoulli.logits, model.recognition, values[:-1])

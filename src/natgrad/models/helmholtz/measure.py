@@ -11,7 +11,7 @@ from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate import trust
 from natgrad.evaluate.completed import save_completions, save_reconstructions
-from natgrad.evaluate.given import Words
+from natgrad.evaluate.given import GivenImages
 from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import save_samples
 from natgrad.layers import generator
@@ -52,7 +52,7 @@ def evaluate_run(
         result, warnings = result | more, warnings + doubts
     if dataset.distribution is not None and sum(model.sizes[1:]) <= SMALL:
         result["kl"] = float(
-            exact.divergence(model, dataset.distribution.patterns, dataset.distribution.probabilities)
+            exact.data_divergence(model, dataset.distribution.patterns, dataset.distribution.probabilities)
         )
     return result | ({"warning": ". ".join(warnings)} if warnings else {})
 
@@ -112,8 +112,8 @@ def complete_run(
     sent through the hidden units and back.
     """
     found = load(run)
-    words = Words(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
-    rows = words.rows(given)
+    images = GivenImages(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
+    rows = images.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
     picture = Path(out) if out is not None else found.folder / "completions.png"
     if mask is None:
@@ -121,7 +121,7 @@ def complete_run(
         save_reconstructions(picture, rows, means, found.image_shape)
         agreed = float((means.round() == rows).mean())
         return result | {"picture": str(picture), "seed": seed, "pixels_agreed": agreed}
-    hide = words.mask(mask, seed)
+    hide = images.mask(mask, seed)
     done = found.model.inpaint(rows, hide, number=number, steps=steps, seed=seed)
     save_completions(picture, rows, hide, done, found.image_shape)
     agreed = float((done.samples == rows[:, None])[..., hide].mean())

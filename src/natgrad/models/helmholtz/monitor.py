@@ -46,4 +46,4 @@ class Monitor:
         return row
 
 
-_divergence = jax.jit(exact.divergence)
+_divergence = jax.jit(exact.data_divergence)

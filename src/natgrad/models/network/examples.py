@@ -35,7 +35,7 @@ class StoredExamples:
     unlabelled: batches.StoredRows
 
 
-def classes(dataset: Dataset, split: str) -> np.ndarray:
+def class_targets(dataset: Dataset, split: str) -> np.ndarray:
     """The targets of a softmax: class numbers."""
     labels = _labels(dataset, split)
     if labels.dtype.kind not in "iu":
@@ -46,7 +46,7 @@ def classes(dataset: Dataset, split: str) -> np.ndarray:
     return labels.astype(np.int32)
 
 
-def numbers(dataset: Dataset, split: str) -> np.ndarray:
+def number_targets(dataset: Dataset, split: str) -> np.ndarray:
     """The targets of one other output: a number for every row, [row, 1]."""
     return _labels(dataset, split).astype(jnp.zeros(()).dtype)[:, None]
 

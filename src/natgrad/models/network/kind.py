@@ -19,7 +19,7 @@ from natgrad.layers.perceptron import fresh_perceptron, perceptron
 from natgrad.layers.task import Task
 from natgrad.models.network import examples
 from natgrad.models.network.examples import StoredExamples
-from natgrad.models.network.figures import Judge, misclassified, squared
+from natgrad.models.network.figures import ErrorMeasure, misclassified, squared
 from natgrad.models.network.methods import ACTIVATIONS, algorithm, rate_of
 from natgrad.models.network.spec import Shape
 from natgrad.models.network.trained import TrainedNetwork
@@ -30,12 +30,12 @@ OUTPUTS: dict[str, Callable[[Any], Output]] = {
     "linear": lambda chosen: linear(chosen.beta or 1.0),
 }
 
-JUDGES: dict[str, Judge] = {
-    "softmax": Judge("error", misclassified, lambda outputs: math.log(outputs)),
-    "sigmoid": Judge("squared_error", squared(jax.nn.sigmoid), lambda outputs: outputs * math.log(2)),
-    "linear": Judge("squared_error", squared(lambda r: r), lambda outputs: 0.5 * outputs),
+ERROR_MEASURES: dict[str, ErrorMeasure] = {
+    "softmax": ErrorMeasure("error", misclassified, lambda outputs: math.log(outputs)),
+    "sigmoid": ErrorMeasure("squared_error", squared(jax.nn.sigmoid), lambda outputs: outputs * math.log(2)),
+    "linear": ErrorMeasure("squared_error", squared(lambda r: r), lambda outputs: 0.5 * outputs),
 }
-"""How outputs are judged beside the likelihood, and the loss of one that knows nothing."""
+"""How outputs are scored beside the likelihood, and the loss of one that knows nothing."""
 
 PREDICTIONS: dict[str, tuple[Callable[[jax.Array], jax.Array], Callable[[np.ndarray], np.ndarray]]] = {
     "softmax": (jax.nn.softmax, lambda means: means.argmax(axis=1)),
@@ -94,9 +94,9 @@ def task_of(chosen: Any, shape: Shape) -> Task:
 
 
 TARGETS: dict[str, examples.Targets] = {
-    "softmax": examples.classes,
-    "sigmoid": examples.numbers,
-    "linear": examples.numbers,
+    "softmax": examples.class_targets,
+    "sigmoid": examples.number_targets,
+    "linear": examples.number_targets,
 }
 METRIC_ROWS: dict[str, Callable[[StoredExamples, int, int], examples.MetricRows]] = {
     "same": examples.same,
@@ -116,7 +116,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         )
     rows, parts = _examples(settings, dataset), _held_out(settings, dataset, settings.evaluation.rows)
     shape = shape_of(settings, dataset)
-    task, judge = task_of(chosen, shape), JUDGES[chosen.output]
+    task, error_measure = task_of(chosen, shape), ERROR_MEASURES[chosen.output]
     arrays = jax.eval_shape(lambda: fresh(jax.random.key(0), settings, shape))
     _check_targets(task, arrays, rows, parts)
     return Problem(
@@ -128,15 +128,15 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         algorithm=partial(algorithm, settings, task),
         rate=partial(rate_of, settings),
         operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
-        ignorance=judge.ignorance(shape.outputs),
-        measure=lambda state: judge.measure(task, state.used, **parts),
+        ignorance=error_measure.ignorance(shape.outputs),
+        measure=lambda state: error_measure.measure(task, state.used, **parts),
     )
 
 
-def measured(settings: Any, dataset: Dataset, model: Model, *, rows: int) -> dict[str, Any]:
+def held_out_figures(settings: Any, dataset: Dataset, model: Model, *, rows: int) -> dict[str, Any]:
     """The figures of a network on so many held-out rows of each split (0: all)."""
     task, parts = task_of(settings.model, shape_of(settings, dataset)), _held_out(settings, dataset, rows)
-    return JUDGES[settings.model.output].measure(task, model, **parts)
+    return ERROR_MEASURES[settings.model.output].measure(task, model, **parts)
 
 
 def _examples(settings: Any, dataset: Dataset) -> StoredExamples:

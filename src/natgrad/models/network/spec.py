@@ -28,7 +28,7 @@ class Data(sections.Data):
     )
 
 
-class Network(sections.Model):
+class NetworkModel(sections.ModelSection):
     """The sizes of a network and its units."""
 
     layers: tuple[PositiveInt, ...] = setting(
@@ -51,7 +51,7 @@ class Network(sections.Model):
         return self
 
 
-class Perceptron(Network):
+class PerceptronModel(NetworkModel):
     """A network whose targets are labels."""
 
     output: Literal["softmax", "sigmoid", "linear"] = setting(
@@ -60,14 +60,14 @@ class Perceptron(Network):
     )
 
 
-class Convolutional(Perceptron):
+class ConvolutionalModel(PerceptronModel):
     """A network of images: banks of filters before its layers."""
 
     filters: tuple[PositiveInt, ...] = setting((8, 16), "Filters of each bank.", min_length=1)
     filter_width: PositiveInt = setting(5, "Pixels of a filter's side.")
 
 
-class Autoencoder(Network):
+class AutoencoderModel(NetworkModel):
     """A network whose targets are its inputs."""
 
     output: Literal["sigmoid", "linear"] = setting(
@@ -118,7 +118,7 @@ class Whole(sections.Bounded, Warm, sections.Refreshed, sections.Iterative, sect
     )
 
 
-class Natural(Whole, AnyRows):
+class NaturalMetric(Whole, AnyRows):
     """The Fisher metric of the whole network."""
 
 
@@ -150,14 +150,14 @@ class Shape(Section):
     image_shape: tuple[int, int] | None = None
 
 
-_MODELS: dict[str, type[sections.Model]] = {
-    "mlp": Perceptron,
-    "convnet": with_defaults(Convolutional, layers=(100,)),
-    "autoencoder": with_defaults(Autoencoder, layers=(200, 30)),
+_MODELS: dict[str, type[sections.ModelSection]] = {
+    "mlp": PerceptronModel,
+    "convnet": with_defaults(ConvolutionalModel, layers=(100,)),
+    "autoencoder": with_defaults(AutoencoderModel, layers=(200, 30)),
 }
 _METHODS: dict[str, dict[str, Any]] = {
     "natural": {
-        "metric": with_defaults(Natural, damping=0.1),
+        "metric": with_defaults(NaturalMetric, damping=0.1),
         "optimizer": with_defaults(sections.Optimizer, learning_rate=1.0),
     },
     "hessian-free": {
@@ -173,7 +173,7 @@ _Training = with_defaults(sections.Training, epochs=20, batch_size=128)
 _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
-def _settings(kind: str, method: str) -> type[sections.Run]:
+def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     checks = [sections.own_length] if method in ("natural", "tonga") else []
     return sections.compose(
         kind,
@@ -278,7 +278,7 @@ SPEC = Spec(
         ),
         Column("test_squared_error", "squared error", higher=False, chart="Squared error", final=True),
     ),
-    judge="valid_ll",
+    criterion="valid_ll",
     headline="test_ll",
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
