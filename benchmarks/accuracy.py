@@ -41,7 +41,7 @@ def layers(info) -> list[tuple]:
 def error(solver, kept, present, damping: float) -> float:
     """The relative error of a solver that saw the kept metric, for the present gradient and metric."""
 
-    def prepared(blocks, gradient):  # one after the other: LAPACK calls side by side can wait for ever
+    def prepared(blocks, gradient):  # one after the other: LAPACK calls side by side can wait forever
         strength = jnp.full_like(gradient.bias, damping)
         factor = jax.block_until_ready(jax.jit(solver.prepare)(blocks, strength))
         return LayerSystem(blocks, strength, factor)

@@ -1,4 +1,4 @@
-"""Runs of natgrad and of other minimisers on the same functions, from the same starts, with the same budgets.
+"""Runs of natgrad and of other minimizers on the same functions, from the same starts, with the same budgets.
 
 A run is (evaluations, best value, reached). natgrad and evosax run all seeds side by side, compiled; pycma
 and cmaes are called from Python, seed by seed, as long as a cell's share of CPU seconds lasts.

@@ -137,7 +137,7 @@ def test_reconstructions_agree_with_enumeration(coding):
         np.testing.assert_allclose(log_p, np.log(total), atol=0.03)
 
 
-def test_what_is_said_of_a_row_does_not_depend_on_its_neighbours():
+def test_what_is_said_of_a_row_does_not_depend_on_its_neighbors():
     rows = trained().sample(300, seed=5)  # more than one portion
     together = trained().posterior(rows, samples=20)[0]
     for order in (slice(7, 8), slice(None, None, -1)):

@@ -49,7 +49,7 @@ def tables(path):
 
 
 def pattern(message):
-    """What matches a message as documented: one that begins so, and does not go on within a word."""
+    """What matches a message as documented: one that begins so, and does not continue within a word."""
     parts = re.split(r"\b(?:RUN|FILE|DIR|N|X)\b|\.\.\.", message)
     return ".+".join(map(re.escape, parts)) + r"(?!\w)"
 
@@ -108,7 +108,7 @@ class Scene:
         return said(lambda: sweep(file, out=self.here / "out", **places))
 
     def sealed(self, run, **changes):
-        """The run, its manifests changed and sealed anew; `progress` changes that of the notes."""
+        """The run, its manifests changed and sealed again; `progress` changes that of the notes."""
         for path in states.manifests(run):
             content = {name: value for name, value in json.loads(path.read_text()).items() if name != "seal"}
             content["notes"]["progress"] |= changes.pop("progress", {})

@@ -164,7 +164,7 @@ def test_a_draw_is_one_of_two_values_whatever_the_logit_and_the_chance(coding, d
 
 
 def test_both_networks_judge_a_pass_by_the_values_in_it():
-    """Logits recorded in either pass are those of its neighbours, whoever drew them."""
+    """Logits recorded in either pass are those of its neighbors, whoever drew them."""
     model = machine(SIZES["two"], SIGNED)
     visible = jnp.ones((4, 2))
     for drawn in (
@@ -204,7 +204,7 @@ def test_default_biases_are_minus_one():
 
 
 @pytest.mark.parametrize("name", kind.WEIGHTS)
-def test_initialisers_have_their_variances(name):
+def test_initializers_have_their_variances(name):
     settings = config.resolve({"layers": (50,), "model.weights": name})
     layer = kind.fresh(generator.key(0), settings, Shape(visible=200)).generation[0]
     variance = 1 / 50 if name == "lecun-normal" else 2 / 250

@@ -346,7 +346,7 @@ print("finished", jax.block_until_ready(info.value))
 
 
 def test_many_factorizations_in_one_step_do_not_hang(usual_environment):
-    """Ten batches of Cholesky factorizations side by side wait for ever on two cores; ours are chained."""
+    """Ten batches of Cholesky factorizations side by side wait forever on two cores; ours are chained."""
     done = subprocess.run(
         [sys.executable, "-c", HANG], capture_output=True, text=True, timeout=150, env=usual_environment
     )

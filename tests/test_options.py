@@ -202,7 +202,7 @@ def star(m):
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_bidirectional_gradient_is_that_of_the_star_model(coding):
-    """With many samples, the gradient of -log of the unnormalised p*(x) in both networks."""
+    """With many samples, the gradient of -log of the unnormalized p*(x) in both networks."""
     model = machine((3, 2), CODINGS[coding], spread=0.3)
     batch = batch_of(model, rows=1)
 
@@ -227,15 +227,15 @@ def everything(model, values):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_star_likelihood_and_its_normaliser(coding):
+def test_star_likelihood_and_its_normalizer(coding):
     model = machine((3, 2, 2), CODINGS[coding], spread=0.3)
     exact = star(oracles.numpy_model(model))
-    z2 = evaluation.normaliser(jax.random.key(0), model, draws=40_000, inner=5)
+    z2 = evaluation.normalizer(jax.random.key(0), model, draws=40_000, inner=5)
     assert z2.log_z2 < 0
     assert abs(z2.log_z2 - np.log(exact.sum())) < 5 * z2.se
     assert z2.se < 0.02
     rows = jnp.asarray(np.array(oracles.all_states(3)).T)
-    found = evaluation.log_unnormalised(
+    found = evaluation.log_unnormalized(
         jax.random.key(1), model, model.coding.value(rows, jnp.float64), samples=50_000
     )
     np.testing.assert_allclose(found.rows, np.log(exact), atol=0.02)

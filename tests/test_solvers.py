@@ -21,7 +21,7 @@ from natgrad.solvers.shared import shared
 from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import LayerSystem, per_layer, solve_layers
 
-pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait for ever
+pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait forever
 
 
 def problem(inputs=9, units=4, rows=20, dtype=jnp.float64, seed=0, signed=True):

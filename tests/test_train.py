@@ -203,26 +203,26 @@ def test_evaluating_a_bidirectional_machine(place, data):
     """Its own likelihood has both errors, from exactly as many samples as were asked for."""
     run = natgrad.train(data=data, out=place / "bihm", **SETTINGS | {"method": "bihm", "epochs": 0})
     result = evaluate_run(run.folder, samples=150)
-    assert result["test_ll_star"] == pytest.approx(result["test_ll_star_unnormalised"] - result["log_z2"])
+    assert result["test_ll_star"] == pytest.approx(result["test_ll_star_unnormalized"] - result["log_z2"])
     assert 0 < result["log_z2_se"] < result["test_ll_star_mc_se"] < 0.1 < result["test_ll_star_se"]
     assert "test_ll_star" not in result.get("warning", "")
     model = run.model.parameters
     visible = model.coding.value(binary_rows(dataset_of(run), "test", seed=0), jnp.float64)
-    rows = bidirectional.log_unnormalised(
+    rows = bidirectional.log_unnormalized(
         jax.random.split(generator.key(0))[0], model, visible, samples=150, memory_mb=256
     )
-    assert result["test_ll_star_unnormalised"] == rows.mean
+    assert result["test_ll_star_unnormalized"] == rows.mean
     assert result["test_ll_star_se"] == rows.se
     assert result["test_ll_star_mc_se"] == pytest.approx(np.hypot(rows.mc_se, result["log_z2_se"]))
 
 
-def test_evaluating_says_when_a_normaliser_is_not_to_be_trusted(place, data, monkeypatch):
+def test_evaluating_says_when_a_normalizer_is_not_to_be_trusted(place, data, monkeypatch):
     run = natgrad.train(data=data, out=place / "bihm-apart", **SETTINGS | {"method": "bihm", "epochs": 0})
     model = Trained(cases.apart(2.0, visible=6))
     monkeypatch.setattr(measure, "load", lambda folder: dataclasses.replace(run, model=model))
     warning = evaluate_run(run.folder, samples=150)["warning"]
     assert "test_ll_star_mc_se is not to be trusted and test_ll_star is likely to be too low: for" in warning
-    assert "log_z2_se is not to be trusted: the terms of the normaliser have a heavy tail" in warning
+    assert "log_z2_se is not to be trusted: the terms of the normalizer have a heavy tail" in warning
     assert warning.endswith("> 0.7); compare by test_ll")
 
 
@@ -315,7 +315,7 @@ def test_the_exact_divergence_is_recorded_where_the_distribution_is_known(place)
 SEEDS, STEPS = 20, 20_000
 
 
-def test_reweighted_wake_sleep_learns_three_by_three(optimised):
+def test_reweighted_wake_sleep_learns_three_by_three(optimized):
     """The median divergence of twenty seeds falls below 0.2 nats; single ones stop in local optima."""
     settings = config.resolve(
         {"method": "rws", "data": "3by3", "layers": (6, 1), "optimizer": "adam", "learning_rate": 0.01}

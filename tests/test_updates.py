@@ -1,4 +1,4 @@
-"""Optimisers against their formulas, schedules at their ends, and steps that must not be taken."""
+"""Optimizers against their formulas, schedules at their ends, and steps that must not be taken."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -60,7 +60,7 @@ def given(gradients):
     )
 
 
-def test_every_optimiser_has_its_formula():
+def test_every_optimizer_has_its_formula():
     assert set(FORMULAS) == set(OPTIMIZERS)
 
 

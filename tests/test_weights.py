@@ -76,7 +76,7 @@ def test_the_shape_of_known_draws(shape, scale):
 
 @pytest.mark.parametrize("shape", [0.2, 0.5, 0.9, 1.5])
 def test_the_shape_of_known_tails(shape):
-    """Weights u^-k have exactly a Pareto tail of the shape k; ten observations draw it towards 1/2."""
+    """Weights u^-k have exactly a Pareto tail of the shape k; ten observations draw it toward 1/2."""
     samples = 100_000
     table = -shape * np.log(np.random.default_rng(2).random((ROWS, samples)))
     length = weights.tail_length(samples)

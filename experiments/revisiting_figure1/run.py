@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 POINTS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # start and step of the natural path at which divergences are drawn
 METRICS = {"hessian": hessian(), "fisher": fisher(), "covariance": centred_covariance()}
 
-# The paper minimises the squared error, without the half of -log p, and measures by E[J^T J], beta = 1.
+# The paper minimizes the squared error, without the half of -log p, and measures by E[J^T J], beta = 1.
 SQUARED_ERROR = Output(lambda r, t: -per_row((t - r) ** 2), lambda r, v: v)
 
 

@@ -1,4 +1,4 @@
-"""How much do different parts of an online training set decide the function that is learnt?
+"""How much do different parts of an online training set decide the function that is learned?
 
     python -m experiments.revisiting_order.run [experiments/revisiting_order/config.toml]
 

@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
     """Value and gradient of an objective at a model, and what was drawn to get them.
 
     `after` is zero, but known only when the LAPACK calls made so far in the step are done: side by side
-    they can wait for each other for ever, so every call depends on the one before.
+    they can wait for each other forever, so every call depends on the one before.
     """
 
     value: Float[Array, ""]

@@ -30,7 +30,7 @@ def heteroscedastic():
 
 
 def odd(parameters, x):
-    """A network with a shared matrix, a scalar, a nested list and no layers anyone could recognise."""
+    """A network with a shared matrix, a scalar, a nested list and no layers anyone could recognize."""
     shared, (scale, extra), bias = parameters["shared"], parameters["deep"], parameters["bias"]
     hidden = jnp.sin(x @ shared + bias["in"]) * scale
     return (jnp.cosh(hidden @ shared.T / 3) @ extra + bias["out"] ** 2).reshape(x.shape[0], *OUT)

@@ -30,8 +30,8 @@ METRICS = {
     "fisher": curvature.fisher,
     "gauss_newton": curvature.gauss_newton,
     "hessian": curvature.hessian,
-    "uncentred": empirical.uncentred_covariance,
-    "centred": empirical.centred_covariance,
+    "uncentered": empirical.uncentred_covariance,
+    "centered": empirical.centred_covariance,
     "sampled": functools.partial(curvature.monte_carlo_fisher, 3),
 }
 AT_ONCE = {"whole": None, "pieces": 2}  # two does not divide the five rows
@@ -42,7 +42,7 @@ CASES = [
     if name == "softmax" or metric in ("fisher", "gauss_newton")
 ]
 
-FACTORS = [("fisher", "whole"), ("fisher", "pieces"), ("centred", "whole"), ("sampled", "pieces")]
+FACTORS = [("fisher", "whole"), ("fisher", "pieces"), ("centered", "whole"), ("sampled", "pieces")]
 
 
 def assert_close(found, expected):
@@ -86,8 +86,8 @@ def expected(name):
         "fisher": printed,
         "gauss_newton": printed,
         "hessian": np.asarray(jax.jit(jax.hessian(lambda p: task_loss(task, unravel(p), rows)))(flat)),
-        "uncentred": g.T @ g / len(g),
-        "centred": np.cov(g.T, bias=True),
+        "uncentered": g.T @ g / len(g),
+        "centered": np.cov(g.T, bias=True),
     }
 
 
@@ -201,7 +201,7 @@ def test_diagonals_exactly_and_by_random_signs():
     exact = jax.jit(
         lambda: ravel_pytree(empirical.squared_gradients(rows_at_once=2)(KEY, task, parameters, rows))[0]
     )()
-    assert_close(np.asarray(exact), np.diag(expected("softmax")["uncentred"]))
+    assert_close(np.asarray(exact), np.diag(expected("softmax")["uncentered"]))
     squares, means = jax.jit(jax.vmap(everything))(jax.random.split(KEY, 4000))
     for found, right in ((squares, exact), (means, np.diag(expected("softmax")["fisher"]).mean())):
         z = (found.mean(0) - right) / (found.std(0) / np.sqrt(4000) + 1e-12)
@@ -215,15 +215,15 @@ def test_every_parameter_is_in_the_metric():
     assert (np.diag(found) > 0).all()
 
 
-def test_unlabelled_rows_serve_the_metrics_that_draw_targets_themselves():
+def test_unlabeled_rows_serve_the_metrics_that_draw_targets_themselves():
     task, parameters, rows = problem("softmax")
-    unlabelled = Examples(rows.inputs)
-    assert_close(matrix(curvature.fisher(), task, parameters, unlabelled), expected("softmax")["fisher"])
-    sampled = lambda p: measured_on(curvature.monte_carlo_fisher(), task, p, unlabelled).bind().mv(p)  # noqa: E731
+    unlabeled = Examples(rows.inputs)
+    assert_close(matrix(curvature.fisher(), task, parameters, unlabeled), expected("softmax")["fisher"])
+    sampled = lambda p: measured_on(curvature.monte_carlo_fisher(), task, p, unlabeled).bind().mv(p)  # noqa: E731
     jax.eval_shape(sampled, parameters)
     for metric in (curvature.gauss_newton(), curvature.hessian(), empirical.centred_covariance()):
         with pytest.raises(InputError, match="needs targets, but its rows are unlabeled; use fisher"):
-            measured_on(metric, task, parameters, unlabelled)
+            measured_on(metric, task, parameters, unlabeled)
 
 
 def test_the_root_of_every_distribution_squares_to_its_fisher():

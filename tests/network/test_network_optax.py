@@ -36,7 +36,7 @@ def test_the_update_is_the_damped_natural_direction():
     assert state.evidence.damping == 0.1
 
 
-def test_the_metric_may_see_other_unlabelled_rows():
+def test_the_metric_may_see_other_unlabeled_rows():
     task, parameters, rows = problem("softmax")
     gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
     other = rows._replace(inputs=rows.inputs[:3] - 1)

@@ -47,12 +47,12 @@ def parameter_bytes():
 
 
 @pytest.mark.parametrize("rows", [64, 1000])
-def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimised, rows):
+def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimized, rows):
     assert parameter_bytes() > 4e7
     assert temporary(curvature.fisher(rows_at_once=64), rows) <= 4 * parameter_bytes()
 
 
-def test_rows_at_once_bound_the_memory_of_activations(optimised):
+def test_rows_at_once_bound_the_memory_of_activations(optimized):
     """Ten thousand rows of activations would take 280 MB more than portions of 64 do."""
     whole, pieces = (temporary(curvature.fisher(rows_at_once=size), 10_000) for size in (None, 64))
     assert pieces < parameter_bytes() * 4 < whole

@@ -178,7 +178,7 @@ def near(found, expected, tolerance=1e-7):
 EXACT = conjugate_gradient(200, stop=small_residual(1e-12))
 
 
-def test_the_metric_may_see_the_same_other_or_unlabelled_rows():
+def test_the_metric_may_see_the_same_other_or_unlabeled_rows():
     task, parameters, rows = problem("softmax", rows=6)
     other = Examples(rows.inputs[:4] + 1)
     method = truncated(task, solver=EXACT, length=lengths.learning_rate(0.5))
@@ -369,7 +369,7 @@ def test_unit_blocks_refuse_what_is_no_perceptron_and_outputs_without_parts():
         blocks_of(sampled, task(output._replace(sample=None)), mlp(), x)
 
 
-def test_centred_and_uncentred_covariance_give_collinear_directions():
+def test_centered_and_uncentered_covariance_give_collinear_directions():
     """U's direction is C's, shorter by 1 + g^T (damping + C)^-1 g."""
     task, parameters, rows = problem("softmax", rows=4)
     found = {}
@@ -394,7 +394,7 @@ def test_steps_work_under_vmap_over_seeds():
     near(jax.tree.map(lambda leaf: leaf[1], together), jax.jit(one)(models[1]), 1e-8)
 
 
-def test_a_natural_step_does_not_depend_on_the_parametrisation():
+def test_a_natural_step_does_not_depend_on_the_parametrization():
     """Without damping, to first order: parameters scaled and mixed move the outputs in the same way."""
     task = Task(lambda p, x: jnp.tanh(x @ p["a"]) + p["b"], outputs.linear())
     rng = np.random.default_rng(0)
@@ -459,7 +459,7 @@ def test_bad_batches_are_refused_in_one_sentence():
             {**parameters, "count": jnp.arange(2)},
             TaskBatch(rows),
         ),
-        "have no targets; only the metric's rows may be unlabelled": (
+        "have no targets; only the metric's rows may be unlabeled": (
             parameters,
             TaskBatch(Examples(rows.inputs)),
         ),

@@ -73,7 +73,7 @@ def support(family, theta):
 
 
 def density(family, theta, points):
-    """log p(x), written without natgrad's psi: by normalised sums, or by scipy's Gaussian."""
+    """log p(x), written without natgrad's psi: by normalized sums, or by scipy's Gaussian."""
     if isinstance(family, gaussian.Gaussian):
         linear, quadratic = family.unpack(theta)
         covariance = jnp.linalg.inv(-2 * quadratic)

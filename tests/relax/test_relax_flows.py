@@ -109,7 +109,7 @@ def test_over_a_family_that_spans_f_the_flow_is_a_line_to_the_global_minimum():
 def test_polarization_ends_at_its_extrema_and_likelihood_at_the_estimate(tmp_path):
     found = examples.draw_polarization(tmp_path / "flow.png")["ends"]
     halves, points = [[0.5, 0.5], [0, 0.5], [0.5, 0]], [[1, 0], [0, 1], [0, 0]]
-    for name, extrema in (("maximisation", halves), ("minimisation", points)):
+    for name, extrema in (("maximization", halves), ("minimization", points)):
         places = np.array(found[f"natural, {name}"])
         uneven = places[
             np.abs(places - 1 / 3).max(axis=1) > 0.02

@@ -83,9 +83,9 @@ def test_natural_gradient_from_samples_is_the_coefficients_of_f(number):
 def test_damped_natural_gradient_is_the_same_in_both_spaces():
     rng = np.random.default_rng(0)
     statistics, values = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=6))
-    centred = statistics - statistics.mean(axis=0)
-    fisher = centred.T @ centred / 5 + 0.3 * jnp.eye(9)
-    expected = jnp.linalg.solve(fisher, centred.T @ (values - values.mean()) / 5)
+    centered = statistics - statistics.mean(axis=0)
+    fisher = centered.T @ centered / 5 + 0.3 * jnp.eye(9)
+    expected = jnp.linalg.solve(fisher, centered.T @ (values - values.mean()) / 5)
     assert_close(relaxation.natural_from_samples(values, statistics, 0.3), expected, 1e-10)
 
 

@@ -208,7 +208,7 @@ def test_what_a_user_can_correct_is_one_sentence(call, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sphere", "ellipsoid", "discus", "cigar", "rosenbrock"])
-def test_evaluations_stay_near_those_of_cma_es(name, optimised):
+def test_evaluations_stay_near_those_of_cma_es(name, optimized):
     usual = {"sphere": 1800, "ellipsoid": 5200, "discus": 4600, "cigar": 4500, "rosenbrock": 6500}[name]
     problem = functions.named_problem(name, 10)
     runs = [

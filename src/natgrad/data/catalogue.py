@@ -2,7 +2,7 @@
 
 What stands here is known without opening a file: sizes, image shapes, checksums, defaults. Paths are
 relative to a data folder; only files with a lasting public address carry one. Grey values are means
-of Bernoulli units and drawn anew at every use ("resample"), except for `digits`, which are rounded.
+of Bernoulli units and drawn again at every use ("resample"), except for `digits`, which are rounded.
 """
 
 from collections.abc import Callable, Sequence
@@ -156,7 +156,7 @@ TABLE = (
     ),
     images(
         "binarized-mnist",
-        "MNIST in the fixed binarisation of Larochelle and Murray",
+        "MNIST in the fixed binarization of Larochelle and Murray",
         (50000, 10000, 10000),
         sources.packed,
         "binarized_mnist/binarized_mnist.npz",

@@ -1,7 +1,7 @@
 """`load`: one call from a name or a path to a `Dataset`.
 
 Three kinds of visible value are met in the literature: naturally binary, grey rounded once (B), and
-grey taken as the mean of a Bernoulli unit that is drawn anew at every use (C). A `Dataset` holds
+grey taken as the mean of a Bernoulli unit that is drawn again at every use (C). A `Dataset` holds
 bytes in all three cases; `value / levels` is the mean and `resample` says whether to draw. A fourth is
 any real number, for inputs of networks and Gaussian units: then it holds float32.
 """
@@ -23,7 +23,7 @@ from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError, unknown
 
-BINARISATIONS = ("round", "resample", "grey", "real")
+BINARIZATIONS = ("round", "resample", "grey", "real")
 
 _Values = NDArray[np.uint8] | NDArray[np.float32]
 
@@ -88,8 +88,8 @@ def load(
     >>> data.train.shape, data.levels, data.resample
     ((15000, 9), 1, False)
     """
-    if binarize not in (None, *BINARISATIONS):
-        raise unknown("binarisation", str(binarize), BINARISATIONS)
+    if binarize not in (None, *BINARIZATIONS):
+        raise unknown("binarization", str(binarize), BINARIZATIONS)
     name = os.fspath(name)
     distribution = None
     if name in CATALOGUE:
@@ -138,7 +138,7 @@ def assemble(
     image_shape: ImageShape | None,
     distribution: PatternDistribution | None,
 ) -> Dataset:
-    """Binarise as asked and seal the splits with their checksums."""
+    """Binarize as asked and seal the splits with their checksums."""
     rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
     if levels > 1 and binarize == "round":
         rows, levels = {split: rounded(array, levels) for split, array in rows.items()}, 1

@@ -45,7 +45,7 @@ def three_by_three_distribution() -> PatternDistribution:
 def draw_three_by_three(seed: int) -> Parts:
     """1,000 copies of the 18 weighted patterns, shuffled: 15,000 train, 3,000 valid, the same for test.
 
-    Test repeats valid as in the published runs; for an exact judgement use the distribution.
+    Test repeats valid as in the published runs; for an exact judgment use the distribution.
     """
     distribution = three_by_three_distribution()
     copies = np.rint(distribution.probabilities * 18 * COPIES).astype(int)

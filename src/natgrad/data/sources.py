@@ -1,7 +1,7 @@
 """Readers: from the files of a set to its three splits.
 
 Every reader has the same signature, `read(paths, visible, seed) -> Parts`, so that the catalogue is
-a plain table. Values are bytes as the source has them; binarisation comes after.
+a plain table. Values are bytes as the source has them; binarization comes after.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def omniglot(paths: Sequence[Path], visible: int, seed: int) -> Parts:
 
 
 def film(paths: Sequence[Path], visible: int, seed: int) -> Parts:
-    """Frames in time order: neighbours are near-duplicates, so 15 runs of frames go 11/2/2."""
+    """Frames in time order: neighbors are near-duplicates, so 15 runs of frames go 11/2/2."""
     images = rows_of_bytes(
         chosen(formats.read_npz(paths[0]), ("images",), paths[0])["images"], visible, paths[0]
     )

@@ -158,7 +158,7 @@ def pareto_k(largest: Float[np.ndarray, "row kept"], samples: int) -> Float[np.n
 
 
 def _tail_shape(tail: Float[np.ndarray, " length"]) -> float:
-    """The shape k of a tail above its last log-weight, drawn towards 1/2 by ten more observations [psis].
+    """The shape k of a tail above its last log-weight, drawn toward 1/2 by ten more observations [psis].
 
     Weights of discrete samples repeat. Those equal to the last one are not part of the tail, and if all are
     equal there is none. Then, and where it would be smaller still, k is -1, that of a uniform distribution.

@@ -93,7 +93,7 @@ class Gaussian:
         return gaussian_fisher.natural_fisher(*self.unpack(theta), self.rows, self.columns)
 
     def expectation_fisher(self, eta: Expectation) -> Float[Array, "parameter parameter"]:
-        """Hess phi: in blocks, or the inverse of Hess psi where theta(eta) is no formula."""
+        """Hess phi: in blocks, or the inverse of Hess psi where theta(eta) has no formula."""
         if not self.is_closed:
             return jnp.linalg.inv(self.natural_fisher(self.natural(eta)))
         mean, covariance = self.moments_of_expectation(eta)

@@ -23,7 +23,7 @@ def m_exponential(eta: Expectation, tangent: Expectation, time: _Time = 1.0) -> 
 
 
 def e_geodesic(left: Natural, right: Natural, time: _Time) -> Natural:
-    """The distribution at time t in [0, 1] between two: p_left^(1 - t) p_right^t, normalised."""
+    """The distribution at time t in [0, 1] between two: p_left^(1 - t) p_right^t, normalized."""
     return (1 - time) * left + time * right
 
 

@@ -1,9 +1,9 @@
 """Learn targets from inputs: a network and the output distribution.
 
-    loss = -(1/n) sum_i log p(t_i | r(x_i))          [revisiting eq. 6], with the sign that is minimised
+    loss = -(1/n) sum_i log p(t_i | r(x_i))          [revisiting eq. 6], with the sign that is minimized
 
 The rows that the metric sees are a plain part of the batch: the gradient's own (None), others, or
-unlabelled ones, whose targets are None.
+unlabeled ones, whose targets are None.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Task(NamedTuple):
 
 
 class Examples(NamedTuple):
-    """Inputs, rows first (an array or a pytree of them), and their targets; None for unlabelled rows."""
+    """Inputs, rows first (an array or a pytree of them), and their targets; None for unlabeled rows."""
 
     inputs: Any
     targets: Any = None
@@ -73,7 +73,7 @@ def check_batch(task: Task, parameters: Model, batch: TaskBatch) -> None:
     check_parameters(parameters)
     outputs = check_outputs(task, parameters, batch.rows)
     if batch.rows.targets is None:
-        raise InputError("the rows of the gradient have no targets; only the metric's rows may be unlabelled")
+        raise InputError("the rows of the gradient have no targets; only the metric's rows may be unlabeled")
     task.output.check(outputs, batch.rows.targets)
     if batch.metric is not None:
         check_metric_rows(batch.rows, batch.metric)

@@ -1,7 +1,7 @@
 """Covariances of the gradients of single rows, at the data's own targets: Le Roux's metric (TONGA).
 
-    U = (1/n) sum_i g_i g_i^T                        uncentred, "empirical Fisher"   [revisiting eq. 13]
-    C = U - g g^T,   g = (1/n) sum_i g_i             centred                         [revisiting eq. 12]
+    U = (1/n) sum_i g_i g_i^T                        uncentered, "empirical Fisher"   [revisiting eq. 13]
+    C = U - g g^T,   g = (1/n) sum_i g_i             centered                         [revisiting eq. 12]
 
 Neither is the Fisher metric: the targets are the data's, not the model's. Their rank is at most the
 number of rows, so that with more parameters than rows they are best solved in sample space. With the
@@ -111,15 +111,15 @@ def centred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     """C, the covariance of the g_i [revisiting eq. 12]."""
 
     def of_task(task: Task) -> Metric:
-        uncentred = uncentred_covariance(rows_at_once=rows_at_once)(task)
+        uncentered = uncentred_covariance(rows_at_once=rows_at_once)(task)
 
         def measure(
             key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch
         ) -> tuple[Centered, Carry]:
-            whole, carry = uncentred.measure(key, carry, model, batch)
+            whole, carry = uncentered.measure(key, carry, model, batch)
             return Centered(whole, _mean_gradient(task, model, batch.metric_rows, rows_at_once)), carry
 
-        return Metric(uncentred.init, measure)
+        return Metric(uncentered.init, measure)
 
     return of_task
 

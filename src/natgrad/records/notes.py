@@ -15,7 +15,7 @@ Loss = Annotated[float, BeforeValidator(lambda value: math.inf if value is None 
 
 
 class TrainingProgress(BaseModel):
-    """How far a training is: all that moves and is no array.
+    """How far a training is: all that moves and is not an array.
 
     Attributes:
         epoch: epochs that are done; position: steps of the next one that are done.

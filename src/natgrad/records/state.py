@@ -73,7 +73,7 @@ def load_state(folder: Path, template: _T) -> tuple[_T, dict[str, Any]]:
 def newest(folder: Path, read: Callable[[Any], Any] = lambda notes: notes) -> Stored:
     """The newest good state whose notes `read` takes (it returns None for others).
 
-    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor passed over: to go on from
+    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor passed over: to continue from
     the state before it would remove it.
     """
     for manifest in manifests(folder):
@@ -105,7 +105,7 @@ def _age(manifest: Path) -> tuple[int, bool]:
 
 
 def _prune(place: Path, latest: Path) -> None:
-    """Keep the state just saved and the one before; newer ones are of a training that was taken back.
+    """Keep the state just saved and the one before; newer ones are of a training that was rolled back.
 
     What a kill left half-written under a temporary name goes too: the run is locked, and it is nobody's.
     """

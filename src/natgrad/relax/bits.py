@@ -68,7 +68,7 @@ def usual_margin(size: int) -> float:
 
 
 def pbil(population: int, size: int, *, rate: float = 0.1, parents: int = 2) -> Strategy:
-    """Towards the mean of the best few [pbil]; no mutation, a margin instead."""
+    """Toward the mean of the best few [pbil]; no mutation, a margin instead."""
     return stepping(population, size, weights.truncation(population, parents), rate=rate)
 
 
@@ -78,7 +78,7 @@ def umda(population: int, size: int) -> Strategy:
 
 
 def cga(size: int, *, steps: float) -> Strategy:
-    """Two points: each probability moves by 1 / steps towards the winner where they differ [cga]."""
+    """Two points: each probability moves by 1 / steps toward the winner where they differ [cga]."""
     return stepping(2, size, weights.tournament(2), rate=1 / steps)
 
 

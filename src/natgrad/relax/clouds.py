@@ -4,7 +4,7 @@ In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at
 is diagonal: the natural gradient is a weighted mean over the population, v = sum w z and
 M = sum w (z z^T - 1) [xnes].
 `adaptive_cloud` adds cumulation: a path of past steps sets the scale s and a direction of its own, with the
-constants of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorised [maes].
+constants of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorized [maes].
 """
 
 from collections.abc import Callable

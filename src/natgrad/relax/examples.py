@@ -1,4 +1,4 @@
-"""The slides' other two examples as flows: polarisation of three outcomes, likelihood of a Gaussian."""
+"""The slides' other two examples as flows: polarization of three outcomes, likelihood of a Gaussian."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ MEAN, DEVIATION = 0.4, 0.5  # of the data whose likelihood is climbed
 def draw_polarization(out: Path) -> dict[str, Any]:
     """Up and down POL(p) over the distributions of three outcomes, seen as (p_1, p_2)."""
     with jax.enable_x64(True):
-        panels = [_simplex("maximisation", 1.0), _simplex("minimisation", -1.0)]
-        return {"picture": str(out), "ends": render(panels, "polarisation of three outcomes", out)}
+        panels = [_simplex("maximization", 1.0), _simplex("minimization", -1.0)]
+        return {"picture": str(out), "ends": render(panels, "polarization of three outcomes", out)}
 
 
 def _simplex(title: str, sign: float) -> FlowPicture:

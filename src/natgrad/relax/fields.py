@@ -3,7 +3,7 @@
 The natural gradient in theta, Cov(T, T)^-1 Cov(f, T), is the least-squares fit of f by the statistics
 [slides]. Fits gather evidence over generations, with forgetting. Where f lies in the span of T the fit is
 exact, theta goes to -beta f, and the flow's limit is the global minimum [foga2015]. A step has a fixed Fisher
-length, a fixed number of standard deviations of the fitted f. Points are Gibbs chains that go on.
+length, a fixed number of standard deviations of the fitted f. Points are Gibbs chains that continue.
 """
 
 from typing import NamedTuple
@@ -48,7 +48,7 @@ def annealed(family: Interactions, population: int) -> Strategy:
 
     def ask(key: PRNGKeyArray, field: MarkovField) -> Draws:
         chains = gibbs(key, family, field.theta, field.chains, _SWEEPS)
-        return Draws(chains)  # ~ p(x; theta), nearly: the chains go on
+        return Draws(chains)  # ~ p(x; theta), nearly: the chains continue
 
     def tell(field: MarkovField, draws: Draws, values: _Values) -> MarkovField:
         field = _gather(field, family.statistics(draws.points), values)
@@ -64,7 +64,7 @@ def annealed(family: Interactions, population: int) -> Strategy:
 
 
 def _gather(field: MarkovField, statistics: Array, values: _Values) -> MarkovField:
-    """Add a generation to the sums, forgetting a little of the past; what is no number is left out."""
+    """Add a generation to the sums, forgetting a little of the past; what is not a number is left out."""
     good = jnp.isfinite(values)
     clean = jnp.where(good, values, 0.0)
     kept = statistics * good[:, None].astype(values.dtype)

@@ -56,7 +56,7 @@ def draw_flows(expression: str, kind: str, out: Path) -> dict[str, Any]:
 def _square(function: Polynomial) -> list[FlowPicture]:
     """Descent over the independence model, in mu and in theta.
 
-    In mu, E[f] is a polynomial that goes on outside the square, where the vanilla flow goes.
+    In mu, E[f] is a polynomial that continues outside the square, where the vanilla flow goes.
     """
     member = Independence(2)
     grid = np.linspace(0.1, 0.9, 5)
@@ -129,7 +129,7 @@ def _half_plane(function: Polynomial) -> list[FlowPicture]:
 def _plane(function: Polynomial) -> list[FlowPicture]:
     """Ascent over two Gaussian variables in (mean, covariance), projected onto the means.
 
-    The vanilla flow takes its covariance out of the cone in finite time; its means go on, as in the slides.
+    The vanilla flow takes its covariance out of the cone in finite time; means continue, as in the slides.
     """
     member = gaussian.full(2)
     used = moment_chart(member)
@@ -193,7 +193,7 @@ def render(panels: list[FlowPicture], title: str, out: Path) -> dict[str, Any]:
     ends: dict[str, Any] = {}
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _levels(axes, panel)
-        for number, (label, colour) in enumerate((("vanilla", VANILLA), ("natural", NATURAL))):
+        for number, (label, color) in enumerate((("vanilla", VANILLA), ("natural", NATURAL))):
             found = flows.integrate(
                 panel.fields[number],
                 jnp.asarray(panel.starts),
@@ -201,7 +201,7 @@ def render(panels: list[FlowPicture], title: str, out: Path) -> dict[str, Any]:
                 inside=panel.inside[number],
             )
             ends[f"{label}, {panel.title}"] = [np.round(path.points[-1], 4).tolist() for path in found]
-            _curves(axes, found, colour, label)
+            _curves(axes, found, color, label)
         axes.set(xlim=panel.window[:2], ylim=panel.window[2:], xlabel=panel.labels[0], ylabel=panel.labels[1])
         axes.set_title(panel.title)
         axes.plot(*np.transpose(panel.edge or [(0, 0)]), color="0.1", lw=1.4)
@@ -220,12 +220,12 @@ def _levels(axes: Any, panel: FlowPicture) -> None:
     axes.contour(first, second, heights, steps, colors="0.75", linewidths=0.7, linestyles="solid")
 
 
-def _curves(axes: Any, found: list[flows.Flow], colour: str, label: str) -> None:
+def _curves(axes: Any, found: list[flows.Flow], color: str, label: str) -> None:
     for number, path in enumerate(found):
         name = label if number == 0 else None
-        axes.plot(path.points[:, 0], path.points[:, 1], color=colour, lw=1.5, label=name)
+        axes.plot(path.points[:, 0], path.points[:, 1], color=color, lw=1.5, label=name)
         axes.plot(*path.points[0, :2], ".", color="0.2", ms=5)
-        axes.plot(*path.points[-1, :2], "s", color=colour, ms=4)
+        axes.plot(*path.points[-1, :2], "s", color=color, ms=4)
         steps = np.linalg.norm(np.diff(path.points[:, :2], axis=0), axis=1).cumsum()
         if len(steps) > 8:
             at = min(int(np.searchsorted(steps, 0.4 * steps[-1])), len(steps) - 1)
@@ -233,5 +233,5 @@ def _curves(axes: Any, found: list[flows.Flow], colour: str, label: str) -> None
                 "",
                 path.points[at + 1, :2],
                 path.points[at, :2],
-                arrowprops={"arrowstyle": "->", "color": colour},
+                arrowprops={"arrowstyle": "->", "color": color},
             )

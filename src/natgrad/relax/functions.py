@@ -1,6 +1,6 @@
-"""Functions to minimise: the usual continuous ones, pseudo-Boolean ones, and instances made from a seed.
+"""Functions to minimize: the usual continuous ones, pseudo-Boolean ones, and instances made from a seed.
 
-Continuous functions have their minimum 0; binary ones are over {-1, +1} and are *minimised*, too, so that
+Continuous functions have their minimum 0; binary ones are over {-1, +1} and are *minimized*, too, so that
 OneMax counts the -1. All are JAX functions of one point.
 """
 
@@ -85,11 +85,11 @@ def maxcut(size: int, seed: int = 0, degree: int = 3) -> SearchProblem:
     return SearchProblem(function, "bernoulli", edges=edges)
 
 
-def nk(size: int, seed: int = 0, neighbours: int = 1) -> SearchProblem:
-    """An NK landscape on a ring: the mean of n random tables of neighbours + 1 variables, negated."""
-    table = np.random.default_rng(seed).uniform(size=(size, 2 ** (neighbours + 1)))
-    places = (np.arange(size)[:, None] + np.arange(neighbours + 1)) % size
-    powers = 2 ** np.arange(neighbours + 1)
+def nk(size: int, seed: int = 0, neighbors: int = 1) -> SearchProblem:
+    """An NK landscape on a ring: the mean of n random tables of neighbors + 1 variables, negated."""
+    table = np.random.default_rng(seed).uniform(size=(size, 2 ** (neighbors + 1)))
+    places = (np.arange(size)[:, None] + np.arange(neighbors + 1)) % size
+    powers = 2 ** np.arange(neighbors + 1)
     pairs = {(min(i, j), max(i, j)) for row in places for i in row for j in row if i != j}
 
     def function(x: Point) -> Value:

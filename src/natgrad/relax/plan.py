@@ -45,7 +45,7 @@ class Plan:
         values: the two values of a binary variable.
         rate: the learning rate, where a method has one; 0 is the method's own.
         raw: weights from the values themselves instead of ranks (xnes).
-        restarts: how often a search that has ended begins anew, with twice the population each time [ipop].
+        restarts: how often a search that has ended begins again, with twice the population each time [ipop].
     """
 
     family: str = "gaussian"

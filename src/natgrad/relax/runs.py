@@ -1,4 +1,4 @@
-"""A minimisation with a folder: begun or continued, watched, and ended with a plot."""
+"""A minimization with a folder: begun or continued, watched, and ended with a plot."""
 
 import importlib.util
 import time

@@ -79,7 +79,7 @@ class Search:
 
     @property
     def finished(self) -> bool:
-        """Whether the target is reached or the last restart has ended; begins anew if restarts are left."""
+        """Whether the target is reached or the last restart has ended; begins again if restarts are left."""
         reason = self.reason
         while reason not in (loop.RUNNING, loop.TARGET) and self.restart < self.base.restarts:
             self.restart += 1
@@ -158,7 +158,7 @@ class Search:
         return np.concatenate([np.zeros((0, len(loop.HISTORY_COLUMNS))), *self.history])
 
     def _begin(self, before: loop.SearchProgress | None) -> None:
-        """Start the distribution anew; what was found and counted before is kept."""
+        """Start the distribution again; what was found and counted before is kept."""
         with jax.enable_x64(True):
             self.key = jax.random.fold_in(jax.random.key(self.seed), self.restart)
             fresh = loop.first_progress(self.plan)

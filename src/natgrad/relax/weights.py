@@ -1,9 +1,9 @@
 """From the values of a population to the weights of its points.
 
-Only ranks count in information-geometric optimisation [igo]: weight k goes to the k-th best point, points of
+Only ranks count in information-geometric optimization [igo]: weight k goes to the k-th best point, points of
 equal value share theirs, and values that are not numbers rank last. With weights that sum to zero the step
 sum_i w_i (T(x_i) - eta) is a natural gradient with a baseline; with weights that sum to one it is a move
-towards the mean of the selected points. `standardized` uses the values themselves.
+toward the mean of the selected points. `standardized` uses the values themselves.
 """
 
 import jax.numpy as jnp

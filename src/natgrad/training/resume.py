@@ -61,12 +61,12 @@ def dataset(settings: config.RunSettings) -> Dataset:
 
 
 def _stored(place: Path, settings: config.RunSettings) -> states.Stored:
-    """The state to go on from."""
-    stored = states.newest(place, lambda content: _going_on(Notes.read(content), settings))
+    """The state to continue from."""
+    stored = states.newest(place, lambda content: _resumable(Notes.read(content), settings))
     at, asked = stored.notes.progress, settings.training.epochs
     if at is None:
         raise InputError(
-            f"the state of {place} was written by natgrad 0.1.0 and is too small to go on from; "
+            f"the state of {place} was written by natgrad 0.1.0 and is too small to continue from; "
             "train it again"
         )
     if (at.epoch, at.position) > (asked, 0):
@@ -82,13 +82,13 @@ def _restored(stored: states.Stored, before: config.RunSettings, settings: confi
     if stored.notes.checksums != found.split["checksums"]:
         raise InputError(
             f"the data {settings.data.name} are no longer those that {stored.folder} was trained on; "
-            "restore them, or train anew"
+            "restore them, or train again"
         )
     return Session.restore(_keeping_pace(before, settings, found), found, stored)
 
 
-def _going_on(notes: Notes | None, settings: config.RunSettings) -> Notes | None:
-    """Notes of a state to go on from: not those after an evaluation that a longer training would not make."""
+def _resumable(notes: Notes | None, settings: config.RunSettings) -> Notes | None:
+    """Notes of a state to continue from; None after an evaluation that a longer training does not make."""
     if notes is None or notes.progress is None:
         return notes
     at = notes.progress

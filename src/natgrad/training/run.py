@@ -82,7 +82,7 @@ def run_config(
 
 
 def resume(run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None) -> Run:
-    """Go on with a training as if it had never stopped; `epochs` is its new total.
+    """Continue a training as if it had never stopped; `epochs` is its new total.
 
     Schedules keep the length they had: where a learning rate or a damping has fallen to its end, it stays
     there for the additional epochs. A run that is finished is returned as it is.

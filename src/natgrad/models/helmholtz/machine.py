@@ -142,7 +142,7 @@ def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]
 
 
 def log_weights(model: Helmholtz, drawn: Pass, *, shared: bool = False) -> Float[Array, "sample row"]:
-    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer.
+    """log p(x, h) - log q(h | x), the unnormalized importance weights [nrws eq. 9], layer by layer.
 
     With `shared`, from the probabilities that gradients need, too.
     """

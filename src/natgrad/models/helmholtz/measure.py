@@ -60,12 +60,12 @@ def evaluate_run(
 def _bidirectional(
     key: PRNGKeyArray, model: Helmholtz, visible: Array, *, samples: int, memory_mb: float
 ) -> tuple[dict[str, Any], list[str]]:
-    """log p* without and with its normaliser, the published number being the one without; warnings."""
-    key_rows, key_normaliser = jax.random.split(key)
-    rows = bidirectional.log_unnormalised(key_rows, model, visible, samples=samples, memory_mb=memory_mb)
-    z2 = bidirectional.normaliser(key_normaliser, model)
+    """log p* without and with its normalizer, the published number being the one without; warnings."""
+    key_rows, key_normalizer = jax.random.split(key)
+    rows = bidirectional.log_unnormalized(key_rows, model, visible, samples=samples, memory_mb=memory_mb)
+    z2 = bidirectional.normalizer(key_normalizer, model)
     result = {
-        "test_ll_star_unnormalised": rows.mean,
+        "test_ll_star_unnormalized": rows.mean,
         "log_z2": z2.log_z2,
         "log_z2_se": z2.se,
         "test_ll_star": rows.mean - z2.log_z2,

@@ -30,9 +30,9 @@ MetricRows = Callable[[PRNGKeyArray, "StoredExamples", Examples, Array, Array], 
 class StoredExamples:
     """Training rows with their targets (None: the inputs themselves) and those without, on the device."""
 
-    labelled: batches.StoredRows
+    labeled: batches.StoredRows
     targets: Array | None
-    unlabelled: batches.StoredRows
+    unlabeled: batches.StoredRows
 
 
 def class_targets(dataset: Dataset, split: str) -> np.ndarray:
@@ -59,23 +59,23 @@ def itself(dataset: Dataset, split: str) -> None:
 def _labels(dataset: Dataset, split: str) -> np.ndarray:
     if dataset.labels is None:
         raise InputError(
-            f"the data {dataset.name} have no labels to learn; use --model autoencoder, or labelled data "
+            f"the data {dataset.name} have no labels to learn; use --model autoencoder, or labeled data "
             "such as digits or mnist"
         )
     return dataset.labels[split]
 
 
-def examples_of(dataset: Dataset, targets_of: Targets, *, labelled: int | None, seed: int) -> StoredExamples:
-    """The training rows with their targets; with `labelled`, so many of them, drawn by the seed."""
+def examples_of(dataset: Dataset, targets_of: Targets, *, labeled: int | None, seed: int) -> StoredExamples:
+    """The training rows with their targets; with `labeled`, so many of them, drawn by the seed."""
     targets, count = targets_of(dataset, "train"), len(dataset.train)
     rows = lambda values: batches.on_device(values, dataset.levels, dataset.resample)  # noqa: E731
-    if labelled is not None and labelled > count:
+    if labeled is not None and labeled > count:
         raise InputError(
-            f"expected at most the {count} training rows of {dataset.name} to be labelled, got {labelled}; "
+            f"expected at most the {count} training rows of {dataset.name} to be labeled, got {labeled}; "
             "lower --labelled"
         )
     marks = np.zeros(count) if targets is None else targets.reshape(-1)
-    chosen, rest = evenly(marks, labelled or count, seed)
+    chosen, rest = evenly(marks, labeled or count, seed)
     known = None if targets is None else jnp.asarray(targets[chosen])
     return StoredExamples(rows(dataset.train[chosen]), known, rows(dataset.train[rest]))
 
@@ -111,7 +111,7 @@ def batches_of(size: int, metric: MetricRows) -> Callable[..., TaskBatch]:
 
 def taken(key: PRNGKeyArray, examples: StoredExamples, chosen: Array) -> Examples:
     """Labelled rows with their targets."""
-    inputs = inputs_of(key, examples.labelled, chosen)
+    inputs = inputs_of(key, examples.labeled, chosen)
     return Examples(inputs, inputs if examples.targets is None else examples.targets[chosen])
 
 
@@ -135,10 +135,10 @@ def same(examples: StoredExamples, size: int, count: int) -> MetricRows:
 
 def different(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """The rows that follow the batch in the epoch's order, which begins again where it ends."""
-    total, count = len(examples.labelled.values), count or size
+    total, count = len(examples.labeled.values), count or size
     if count > total - size:
         raise InputError(
-            f"a different batch of {count} rows for the metric needs {size + count} labelled rows, there are "
+            f"a different batch of {count} rows for the metric needs {size + count} labeled rows, there are "
             f"{total}; lower --batch-size or metric.rows"
         )
 
@@ -151,13 +151,13 @@ def different(examples: StoredExamples, size: int, count: int) -> MetricRows:
     return rows
 
 
-def unlabelled(examples: StoredExamples, size: int, count: int) -> MetricRows:
+def unlabeled(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """Rows drawn from those without labels, without targets."""
-    total, count = len(examples.unlabelled.values), count or size
+    total, count = len(examples.unlabeled.values), count or size
     if not total:
         raise InputError(
-            "there are no unlabelled rows for the metric, since every training row is learnt from; "
-            "use labelled data and give --labelled, fewer than the training rows"
+            "there are no unlabeled rows for the metric, since every training row is learned from; "
+            "use labeled data and give --labelled, fewer than the training rows"
         )
 
     def rows(
@@ -166,14 +166,14 @@ def unlabelled(examples: StoredExamples, size: int, count: int) -> MetricRows:
         del own, order, position
         key_choice, key_rows = jax.random.split(key)
         chosen = jax.random.randint(key_choice, (count,), 0, total)
-        return Examples(inputs_of(key_rows, examples.unlabelled, chosen))
+        return Examples(inputs_of(key_rows, examples.unlabeled, chosen))
 
     return rows
 
 
 def both(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """The gradient's rows and `count` without labels [revisiting sec. 8.7]."""
-    others = unlabelled(examples, size, count)
+    others = unlabeled(examples, size, count)
 
     def rows(
         key: PRNGKeyArray, examples: StoredExamples, own: Examples, order: Array, position: Array

@@ -101,7 +101,7 @@ TARGETS: dict[str, examples.Targets] = {
 METRIC_ROWS: dict[str, Callable[[StoredExamples, int, int], examples.MetricRows]] = {
     "same": examples.same,
     "different": examples.different,
-    "unlabeled": examples.unlabelled,
+    "unlabeled": examples.unlabeled,
     "both": examples.both,
 }
 
@@ -122,7 +122,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     return Problem(
         fresh=lambda key: fresh(key, settings, shape),
         rows=rows,
-        number=len(rows.labelled.values),
+        number=len(rows.labeled.values),
         draw=examples.batches_of(size, _metric_rows(settings, rows)),
         stages=((0, None),),
         algorithm=partial(algorithm, settings, task),
@@ -141,8 +141,8 @@ def held_out_figures(settings: Any, dataset: Dataset, model: Model, *, rows: int
 
 def _examples(settings: Any, dataset: Dataset) -> StoredExamples:
     """The rows to learn from."""
-    labelled, seed = settings.data.labelled, settings.data.split_seed
-    return examples.examples_of(dataset, _targets(settings.model), labelled=labelled, seed=seed)
+    labeled, seed = settings.data.labelled, settings.data.split_seed
+    return examples.examples_of(dataset, _targets(settings.model), labeled=labeled, seed=seed)
 
 
 def _held_out(settings: Any, dataset: Dataset, limit: int) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _check_targets(network: Task, shape: Model, rows: StoredExamples, parts: dic
     for part in parts.values():
         outputs = jax.eval_shape(network.network, shape, part.inputs)
         network.output.check(outputs, part.targets)
-    targets = rows.labelled.values if rows.targets is None else rows.targets
+    targets = rows.labeled.values if rows.targets is None else rows.targets
     if rows.targets is not None or targets.dtype.kind == "f":  # bytes of inputs are in [0, 1] by their levels
         whole = jax.ShapeDtypeStruct((len(targets), *outputs.shape[1:]), outputs.dtype)
         network.output.check(whole, targets)

@@ -1,11 +1,11 @@
 """Methods for networks, each put together of the same parts.
 
-plain               gradient -> any optax optimiser
+plain               gradient -> any optax optimizer
 natural_network     Fisher, conjugate gradients to 1e-4 or 20 iterations, a rate     [revisiting alg. 1]
 hessian_free        Gauss-Newton, Martens' stopping rule and back-tracking, preconditioner,
                     Levenberg-Marquardt, line search, warm start                      [martens2010]
-krylov_descent      the loss itself minimised in a Krylov subspace                    [vinyals2012]
-tonga               the centred covariance of gradients, in sample space              [revisiting eq. 12]
+krylov_descent      the loss itself minimized in a Krylov subspace                    [vinyals2012]
+tonga               the centered covariance of gradients, in sample space              [revisiting eq. 12]
 unit_blocks         exact blocks of the Fisher, one per unit of a perceptron
 """
 
