@@ -163,7 +163,7 @@ def test_a_draw_is_one_of_two_values_whatever_the_logit_and_the_chance(coding, d
     np.testing.assert_array_equal(drawn, right)
 
 
-def test_both_networks_judge_a_pass_by_the_values_in_it():
+def test_both_networks_evaluate_a_pass_by_the_values_in_it():
     """Logits recorded in either pass are those of its neighbors, whoever drew them."""
     model = machine(SIZES["two"], SIGNED)
     visible = jnp.ones((4, 2))

@@ -230,7 +230,7 @@ CLASSES = 'model = "mlp"\ndata = "digits"\n'
 
 
 def test_of_an_error_less_is_better(file):
-    path = file("learning_rate = [0.1, 0.2]\n[sweep]\njudge = 'valid_error'\n", CLASSES)
+    path = file("learning_rate = [0.1, 0.2]\n[sweep]\ncriterion = 'valid_error'\n", CLASSES)
     with Path("r.jsonl").open("w") as stream:
         for rate, error in ((0.1, 0.25), (0.2, 0.125)):
             settings = {"model": "mlp", "data": "digits", "learning_rate": rate}

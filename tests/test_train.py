@@ -104,7 +104,7 @@ def test_evaluations_change_no_number(run, place, data):
     assert np.mean(both) == pytest.approx(run.trace[1]["train_loss"], abs=1e-12)
 
 
-def test_another_seed_differs_but_judges_by_the_same_rows(run, place, data):
+def test_another_seed_differs_but_is_evaluated_on_the_same_rows(run, place, data):
     other = natgrad.train(data=data, out=place / "other", **SETTINGS | {"seed": 6})
     assert not same_parameters(other, run)
     assert other.trace[-1]["test_ll"] != run.trace[-1]["test_ll"]

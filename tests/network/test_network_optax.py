@@ -92,7 +92,7 @@ def test_lengths_come_with_options_and_look_at_value_fn():
 
 
 def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
-    """Without a length of its own a step is judged at length one."""
+    """Without a length of its own a step is checked at length one."""
     task, parameters, rows = problem("softmax")
     gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
     damping = ng.levenberg_marquardt(0.3)

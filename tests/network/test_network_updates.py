@@ -84,7 +84,7 @@ def test_levenberg_and_marquardt_may_look_at_some_steps_only():
 
 
 def test_an_adaptive_damping_needs_a_length():
-    """The ratio is that of a step: without a length there is none to judge."""
+    """The ratio is that of a step: without a length there is none."""
     metric = curvature.fisher()(problem("softmax")[0])
     with pytest.raises(ValueError, match="looks at the loss after a step; give the options a length"):
         natural(metric, EXACT, Options(damping=dampings.levenberg_marquardt(0.1)))

@@ -232,7 +232,7 @@ def test_a_large_field_is_sampled_by_gibbs():
         (lambda: gaussian.sparse(3, [(0, 3)]), "two different variables of 0 to 2"),
         (lambda: gaussian.sparse(3, [(0, 1)], zeros=[(1, 0)]), "both an edge and a zero"),
         (lambda: gaussian.sparse(3, [(0, 1)], zeros=[(2, 2)]), "is on the diagonal"),
-        (lambda: moment_chart(gaussian.sparse(3, [(0, 1)])), "no free coordinates"),
+        (lambda: moment_chart(gaussian.sparse(3, [(0, 1)])), "not free coordinates"),
         (lambda: deviation_chart(gaussian.full(2)), "diagonal family only"),
     ],
 )

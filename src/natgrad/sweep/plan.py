@@ -95,10 +95,10 @@ def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     else:
         plan = SweepPlan(section, _gridded(section, given, over), {}, {}, ())
     _check_seeds(plan)
-    return plan._replace(section=_with_judge(plan))
+    return plan._replace(section=_with_criterion(plan))
 
 
-def _with_judge(plan: SweepPlan) -> SweepSection:
+def _with_criterion(plan: SweepPlan) -> SweepSection:
     """The section with what is compared: by default the columns that its kind is compared by."""
     section, first = plan.section, plan.candidates[0]
     spec = registry.spec_of(resolved(first.setting, first.seeds[0], section.seeded).model.kind)
