@@ -75,9 +75,9 @@ def test_exactly_the_samples_asked_for_are_summed(samples):
     weigh = lambda turn: helmholtz.log_weights(  # noqa: E731
         model, helmholtz.wake(jax.random.fold_in(key, turn), model, visible, chunk)
     )
-    drawn = np.concatenate([weigh(turn) for turn in range(-(-samples // chunk))])[:samples]
+    drawn = np.concatenate([weigh(turn) for turn in range(-(-samples // chunk))], axis=1)[:, :samples]
     roots = np.exp(drawn / 2)
-    np.testing.assert_allclose(got.rows, 2 * np.log(roots.mean(axis=0)), atol=1e-10)
-    variance = 4 * roots.var(axis=0) / samples / roots.mean(axis=0) ** 2
+    np.testing.assert_allclose(got.rows, 2 * np.log(roots.mean(axis=1)), atol=1e-10)
+    variance = 4 * roots.var(axis=1) / samples / roots.mean(axis=1) ** 2
     assert got.mc_se == pytest.approx(np.sqrt(variance.sum()) / 16, rel=1e-8)
     assert got.samples == samples

@@ -80,13 +80,13 @@ def test_a_step_leaves_the_conditional_distribution_as_it_is(samples):
     states, distribution = joint_distribution(model)
     start = np.random.default_rng(0).choice(len(states), CHAINS, p=distribution)
     coded = [np.array([state[i] for state in states])[start].T * 2 - 1 for i in range(3)]
-    hidden = tuple(jnp.asarray(layer)[:, None, :] for layer in coded[1:])
+    hidden = tuple(jnp.asarray(layer)[:, :, None] for layer in coded[1:])
     nothing = jnp.zeros(CHAINS, jnp.int32)
     chain = Chain(jnp.asarray(coded[0]), hidden, jnp.zeros((4, CHAINS)), nothing)
     hide = jnp.asarray(np.tile(HIDE[:, None], CHAINS))
     after = jax.jit(lambda key: inpaint.advance(key, model, chain, hide, samples=samples))(generator.key(7))
     assert 0 < int(after.moves.sum()) < CHAINS
-    on = [model.coding.on(after.visible), *(model.coding.on(layer[:, 0]) for layer in after.hidden)]
+    on = [model.coding.on(after.visible), *(model.coding.on(layer[:, :, 0]) for layer in after.hidden)]
     names = codes(*(np.array([state[i] for state in states]).T for i in range(3)))
     seen = distribution > 1e-3  # rarer states hold too few draws for a z-score
     drawn = codes(*on)

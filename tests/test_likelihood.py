@@ -138,9 +138,9 @@ def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
     turns = [jax.random.fold_in(key, turn) for turn in range(-(-samples // chunk))]
     weigh = jax.jit(lambda turn: helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)))
     drawn = [weigh(turn) for turn in turns]
-    drawn_weights = np.exp(np.concatenate(drawn)[:samples])
-    np.testing.assert_allclose(value, np.log(drawn_weights.mean(axis=0)), atol=1e-10)
-    relative = drawn_weights.var(axis=0) / samples / drawn_weights.mean(axis=0) ** 2
+    drawn_weights = np.exp(np.concatenate(drawn, axis=1)[:, :samples])
+    np.testing.assert_allclose(value, np.log(drawn_weights.mean(axis=1)), atol=1e-10)
+    relative = drawn_weights.var(axis=1) / samples / drawn_weights.mean(axis=1) ** 2
     np.testing.assert_allclose(variance, relative, atol=1e-10)
 
 

@@ -132,12 +132,12 @@ def blocks_of(metric, model, drawn, key=0):
 def loop_block(inputs, logits, weights, layer, unit):
     """Eq. 25: one row after the other."""
     total = 0.0
-    for s in range(weights.shape[0]):
-        for r in range(weights.shape[1]):
-            pick = lambda a: np.asarray(a)[:, min(s, a.shape[1] - 1), r]  # noqa: B023, E731
+    for r in range(weights.shape[0]):
+        for s in range(weights.shape[1]):
+            pick = lambda a: np.asarray(a)[:, r, min(s, a.shape[2] - 1)]  # noqa: B023, E731
             p = oracles.sigmoid(pick(logits[layer])[unit])
             u = np.append(pick(inputs[layer]), 1.0)
-            total = total + weights[s, r] * p * (1 - p) * np.outer(u, u)
+            total = total + weights[r, s] * p * (1 - p) * np.outer(u, u)
     return total
 
 
@@ -157,7 +157,7 @@ def test_sources_equal_loops(coding, source):
     found = blocks_of(make(), model, drawn)
     passed = getattr(drawn, which)
     w = np.asarray(drawn.weights)
-    weights = {"even": np.full_like(w, 1 / w.size), "weighted": w / w.shape[1]}[kind]
+    weights = {"even": np.full_like(w, 1 / w.size), "weighted": w / len(w)}[kind]
     inputs = passed.values[1:] if network == "generation" else passed.values[:-1]
     logits = getattr(passed, network)
     assert len(found) == 2
@@ -190,10 +190,10 @@ def test_limit_keeps_the_total_weight():
     for make in (fisher.recognition_from_dreams, fisher.recognition_from_wake, fisher.generation_from_dreams):
         for full, part in zip(blocks_of(make(), model, drawn), blocks_of(make(4), model, drawn), strict=True):
             assert part.inputs.shape[1] == min(4, full.inputs.shape[1])
-    weighted = blocks_of(fisher.recognition_from_dreams(7), model, drawn)
-    assert weighted[0].curvature.shape[1] == 7
-    probabilities = jax.nn.sigmoid(drawn.dreams.recognition[0].reshape(3, -1)[:, :7])
-    np.testing.assert_allclose(weighted[0].curvature, probabilities * (1 - probabilities) / 7, atol=1e-12)
+    weighted = blocks_of(fisher.recognition_from_dreams(13), model, drawn)
+    assert weighted[0].curvature.shape[1] == 10  # two samples of each of the five rows
+    probabilities = jax.nn.sigmoid(drawn.dreams.recognition[0][:, :, :2].reshape(3, -1))
+    np.testing.assert_allclose(weighted[0].curvature, probabilities * (1 - probabilities) / 10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["rows", "dense"])
@@ -230,7 +230,7 @@ def test_averaged_metric_is_the_exponential_average():
     metric, key = fisher.generation_from_dreams(), jax.random.key(0)
     mean = averaged(metric, 0.75)
     carry = mean.init(key, model, drawn)
-    other = drawn._replace(dreams=helmholtz.dream(jax.random.key(9), model, 6, 5))
+    other = drawn._replace(dreams=helmholtz.dream(jax.random.key(9), model, 5, 6))
     one, carry = mean.measure(key, carry, model, drawn)
     two, _ = mean.measure(key, carry, model, other)
     first, second = (blocks_of(metric, model, each)[0].dense() for each in (drawn, other))
@@ -246,8 +246,8 @@ def test_dream_fisher_is_unbiased():
     exact = exact_blocks(model, drawn, weights, "generation")
 
     def estimate(key):
-        dreams = helmholtz.dream(key, model, 2, 4)
-        phases = Phases(dreams, jnp.full((2, 4), 0.5), dreams)
+        dreams = helmholtz.dream(key, model, 4, 2)
+        phases = Phases(dreams, jnp.full((4, 2), 0.5), dreams)
         return tuple(b.dense() for b in blocks_of(fisher.generation_from_dreams(), model, phases))
 
     found = jax.jit(jax.vmap(estimate))(jax.random.split(jax.random.key(0), 3000))
@@ -276,6 +276,6 @@ def test_fisher_mv_covers_the_whole_network():
 
 def test_weights_of_a_fisher_sum_to_one():
     model, drawn = sampled()
-    np.testing.assert_allclose(normalized(helmholtz.log_weights(model, drawn.wake)).sum(axis=0), 1)
+    np.testing.assert_allclose(normalized(helmholtz.log_weights(model, drawn.wake)).sum(axis=1), 1)
     inputs, ones = jnp.ones((1, 3)), jnp.full((2, 3), 1 / 3)
     assert float(UnitBlocks(inputs, ones).trace()[0]) == pytest.approx(2.0)

@@ -36,25 +36,25 @@ def test_log_prob_equals_the_sum_over_units(units):
     logit = rng.normal(scale=4.0, size=(units, 2, 3))
     on = rng.integers(0, 2, logit.shape).astype(float)
     expected = [[oracles.log_bernoulli(logit[:, s, r], on[:, s, r]) for r in range(3)] for s in range(2)]
-    for shared in (False, True):
-        got = bernoulli.log_prob(jnp.asarray(logit), jnp.asarray(on), shared=shared)
+    for reuse in (False, True):
+        got = bernoulli.log_prob(jnp.asarray(logit), jnp.asarray(on), reuse=reuse)
         np.testing.assert_allclose(got, expected, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_log_prob_is_exact_where_probabilities_vanish(shared):
+@pytest.mark.parametrize("reuse", [False, True])
+def test_log_prob_is_exact_where_probabilities_vanish(reuse):
     """No clipping: a unit at odds with a logit of 800 costs 800 nats; one in agreement nothing."""
     logit = jnp.array([800.0, -800.0, 40.0]).reshape(3, 1, 1)
     on = jnp.array([0.0, 1.0, 1.0]).reshape(3, 1, 1)
-    assert float(bernoulli.log_prob(logit, on, shared=shared)[0, 0]) == pytest.approx(-1600.0, abs=1e-9)
-    small = bernoulli.log_prob(logit.astype(jnp.float32), on.astype(jnp.float32), shared=shared)
+    assert float(bernoulli.log_prob(logit, on, reuse=reuse)[0, 0]) == pytest.approx(-1600.0, abs=1e-9)
+    small = bernoulli.log_prob(logit.astype(jnp.float32), on.astype(jnp.float32), reuse=reuse)
     assert float(small[0, 0]) == pytest.approx(-1600.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_many_units_do_not_overflow_in_single_precision(shared):
+@pytest.mark.parametrize("reuse", [False, True])
+def test_many_units_do_not_overflow_in_single_precision(reuse):
     logit = jnp.zeros((1000, 1, 1), jnp.float32)
-    found = bernoulli.log_prob(logit, logit, shared=shared)
+    found = bernoulli.log_prob(logit, logit, reuse=reuse)
     assert float(found[0, 0]) == pytest.approx(-1000 * np.log(2), rel=1e-6)
 
 
@@ -63,15 +63,15 @@ def test_many_units_do_not_overflow_in_single_precision(shared):
 def test_log_ratio_is_the_difference_of_two(units, narrow):
     """With logits of every draw, of every row (recognition's first layer), and of none (the prior)."""
     rng = np.random.default_rng(units)
-    shape = {"logit": (units, 1, 1), "other": (units, 1, 3), "neither": (units, 2, 3)}
+    shape = {"logit": (units, 1, 1), "other": (units, 2, 1), "neither": (units, 2, 3)}
     one, two = (
         jnp.asarray(rng.normal(scale=4.0, size=shape[name if narrow in (name, "both") else "neither"]))
         for name in ("logit", "other")
     )
     on = jnp.asarray(rng.integers(0, 2, (units, 2, 3)).astype(float))
     expected = bernoulli.log_prob(one, on) - bernoulli.log_prob(two, on)
-    for shared in (False, True):
-        found = bernoulli.log_ratio(one, two, on, shared=shared)
+    for reuse in (False, True):
+        found = bernoulli.log_ratio(one, two, on, reuse=reuse)
         np.testing.assert_allclose(found, expected, atol=1e-10, rtol=0)
 
 
@@ -79,9 +79,9 @@ def test_layer_gradient_is_that_of_its_logits():
     """Against automatic differentiation, with inputs of their own and shared by all samples."""
     rng = np.random.default_rng(0)
     layer = Layer(jnp.asarray(rng.normal(size=(3, 4))), jnp.asarray(rng.normal(size=3)))
-    for number, samples in ((5, 5), (5, 1), (bernoulli.MANY + 1, 1)):
-        residuals = jnp.asarray(rng.normal(size=(3, number, 2)))
-        inputs = jnp.asarray(rng.normal(size=(4, samples, 2)))
+    for number, samples in ((5, 5), (5, 1), (65, 1)):
+        residuals = jnp.asarray(rng.normal(size=(3, 2, number)))
+        inputs = jnp.asarray(rng.normal(size=(4, 2, samples)))
         loss = lambda part, r=residuals, x=inputs: jnp.sum(r * bernoulli.logits(part, x))  # noqa: E731
         expected = jax.grad(loss)(layer)
         got = bernoulli.gradient(inputs, residuals)
@@ -89,16 +89,16 @@ def test_layer_gradient_is_that_of_its_logits():
         np.testing.assert_allclose(got.bias, expected.bias, atol=1e-12)
 
 
-def test_programs_do_not_grow_with_many_samples():
+def test_programs_do_not_grow_with_the_samples():
     def size(samples):
-        shapes = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((4, 1, 2), (3, samples, 2)))
+        shapes = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((4, 2, 1), (3, 2, samples)))
         return len(jax.make_jaxpr(bernoulli.gradient)(*shapes).eqns)
 
-    assert size(10 * bernoulli.MANY) == size(2 * bernoulli.MANY) < 20
+    assert size(640) == size(4) < 20
 
 
 def numbered(layers):
-    """The joint state of every draw as one number: [sample, row]."""
+    """The joint state of every draw as one number: [row, sample]."""
     bits = np.concatenate(layers)
     return np.tensordot(1 << np.arange(len(bits)), bits.astype(int), axes=1)
 
@@ -114,7 +114,7 @@ def test_dreams_follow_the_joint_distribution(coding, sizes):
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
     number = 40_000
-    drawn = jax.jit(helmholtz.dream, static_argnums=(2, 3))(generator.key(1), model, 4, number // 4)
+    drawn = jax.jit(helmholtz.dream, static_argnums=(2, 3))(generator.key(1), model, number // 4, 4)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values]).ravel()
     distribution = np.zeros(2 ** sum(SIZES[sizes]))
     for x in oracles.all_states(SIZES[sizes][0]):
@@ -127,16 +127,16 @@ def test_dreams_follow_the_joint_distribution(coding, sizes):
     assert np.abs(z[number * distribution > 20]).max() < 5
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("reuse", [False, True])
 @pytest.mark.parametrize("coding", CODINGS)
-def test_waking_draws_follow_recognition(coding, shared):
+def test_waking_draws_follow_recognition(coding, reuse):
     model = machine(SIZES["two"], CODINGS[coding])
     m = oracles.numpy_model(model)
     x = np.array([1.0, 0.0, 1.0, 1.0])
     visible = model.coding.value(jnp.asarray(x)[:, None], jnp.float64)
     number = 40_000
-    wake = jax.jit(helmholtz.wake, static_argnames=("samples", "shared"))
-    drawn = wake(generator.key(2), model, visible, samples=number, shared=shared)
+    wake = jax.jit(helmholtz.wake, static_argnames=("samples", "reuse"))
+    drawn = wake(generator.key(2), model, visible, samples=number, reuse=reuse)
     seen = numbered([np.asarray(model.coding.on(value)) for value in drawn.values[1:]]).ravel()
     distribution = np.zeros(32)
     for h in oracles.hidden_states(m):
@@ -147,17 +147,17 @@ def test_waking_draws_follow_recognition(coding, shared):
     assert np.abs(z[number * distribution > 20]).max() < 5
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("reuse", [False, True])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("coding", CODINGS)
-def test_a_draw_is_one_of_two_values_whatever_the_logit_and_the_chance(coding, dtype, shared):
+def test_a_draw_is_one_of_two_values_whatever_the_logit_and_the_chance(coding, dtype, reuse):
     """Infinite logits, and uniform numbers at both ends and where they meet a probability."""
     low, high = CODINGS[coding]
     half = jnp.finfo(dtype).eps / 2
     chances = jnp.asarray([0.0, 0.25, 0.5 - half, 0.5, 0.75, 1 - 2 * half], dtype)
     logits = jnp.asarray([-jnp.inf, -1e3, -90.0, 0.0, 90.0, 1e3, jnp.inf], dtype)
     uniform = jnp.broadcast_to(chances[None, :, None], (7, 6, 1))
-    drawn = bernoulli.draw(uniform, logits[:, None, None], CODINGS[coding], shared=shared)[..., 0]
+    drawn = bernoulli.draw(uniform, logits[:, None, None], CODINGS[coding], reuse=reuse)[..., 0]
     right = np.where(logits[:, None] < 0, low, np.where(logits[:, None] > 0, high, low))
     right = np.where((logits[:, None] == 0) & (np.asarray(chances) < 0.5 - half), high, right)
     np.testing.assert_array_equal(drawn, right)
@@ -169,7 +169,7 @@ def test_both_networks_evaluate_a_pass_by_the_values_in_it():
     visible = jnp.ones((4, 2))
     for drawn in (
         helmholtz.wake(jax.random.key(0), model, visible, 3),
-        helmholtz.dream(jax.random.key(0), model, 3, 2),
+        helmholtz.dream(jax.random.key(0), model, 2, 3),
     ):
         for i, (down, up) in enumerate(zip(model.generation, model.recognition, strict=True)):
             below = bernoulli.logits(down, drawn.values[i + 1])

@@ -38,7 +38,7 @@ def visible(model, rows=ROWS, seed=3):
 
 def column(model, drawn, sample, row):
     """One draw of a pass as {0,1} vectors, from the visible layer upward."""
-    pick = lambda value: np.asarray(model.coding.on(value[:, min(sample, value.shape[1] - 1), row]))  # noqa: E731
+    pick = lambda value: np.asarray(model.coding.on(value[:, row, min(sample, value.shape[2] - 1)]))  # noqa: E731
     return [pick(value) for value in drawn.values]
 
 
@@ -53,7 +53,7 @@ def test_log_weights_equal_loops(coding, sizes):
         for r in range(ROWS):
             layers = column(model, drawn, s, r)
             expected = oracles.log_joint(m, layers) - oracles.log_recognition(m, layers)
-            assert got[s, r] == pytest.approx(expected, abs=1e-10)
+            assert got[r, s] == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("coding", CODINGS)
@@ -66,7 +66,7 @@ def test_gradient_equals_loops(coding, sizes, method):
     expected = loop_gradient(model, estimate.samples, shares)
     np.testing.assert_allclose(vector(estimate.gradient), expected, atol=1e-10, rtol=0)
     log_weights = np.asarray(helmholtz.log_weights(model, estimate.samples.wake))
-    loss = -np.mean(np.log(np.mean(np.exp(log_weights), axis=0)))
+    loss = -np.mean(np.log(np.mean(np.exp(log_weights), axis=1)))
     assert float(estimate.value) == pytest.approx(loss, abs=1e-10)
 
 
@@ -74,7 +74,7 @@ def loop_gradient(model, drawn, shares):
     """Eq. 8, 10 and 11 of the paper, one draw after the other."""
     m = oracles.numpy_model(model)
     weights = np.asarray(drawn.weights)
-    samples, rows = weights.shape
+    rows, samples = weights.shape
     zero = np.zeros_like(m["prior"])
     total = 0.0
     for s in range(samples):
@@ -83,14 +83,14 @@ def loop_gradient(model, drawn, shares):
             prior, generation = oracles.generation_score(m, layers)
             recognition = oracles.recognition_score(m, layers)
             dreamt = oracles.recognition_score(m, column(model, drawn.dreams, s, r))
-            q_wake = shares.wake * (weights[s, r] - shares.baseline / samples) / rows
+            q_wake = shares.wake * (weights[r, s] - shares.baseline / samples) / rows
             q_sleep = shares.sleep / (samples * rows)
             mixed = [
                 tuple(q_wake * a + q_sleep * b for a, b in zip(one, two, strict=True))
                 for one, two in zip(recognition, dreamt, strict=True)
             ]
-            scaled = [(weights[s, r] / rows * w, weights[s, r] / rows * b) for w, b in generation]
-            total = total - oracles.flatten(zero + weights[s, r] / rows * prior, scaled, mixed)
+            scaled = [(weights[r, s] / rows * w, weights[r, s] / rows * b) for w, b in generation]
+            total = total - oracles.flatten(zero + weights[r, s] / rows * prior, scaled, mixed)
     return total
 
 
@@ -113,8 +113,8 @@ def test_weights_sum_to_one_and_follow_their_definition(coding):
     drawn = helmholtz.wake(jax.random.key(5), model, visible(model), SAMPLES)
     log_weights = helmholtz.log_weights(model, drawn)
     raw = np.exp(np.asarray(log_weights))
-    np.testing.assert_allclose(normalized(log_weights), raw / raw.sum(axis=0), atol=1e-10)
-    np.testing.assert_allclose(uniform(log_weights).sum(axis=0), 1.0)
+    np.testing.assert_allclose(normalized(log_weights), raw / raw.sum(axis=1, keepdims=True), atol=1e-10)
+    np.testing.assert_allclose(uniform(log_weights).sum(axis=1), 1.0)
 
 
 def z_scores(estimates, exact):
@@ -211,8 +211,8 @@ def test_gradient_of_hand_made_phases_uses_every_sample():
     """Swapping the weights of two different samples changes the gradient."""
     model = machine()
     wake = helmholtz.wake(jax.random.key(1), model, visible(model), SAMPLES)
-    dreams = helmholtz.dream(jax.random.key(2), model, SAMPLES, ROWS)
+    dreams = helmholtz.dream(jax.random.key(2), model, ROWS, SAMPLES)
     weights = normalized(helmholtz.log_weights(model, wake))
     one = phases.phase_gradient(model, Phases(wake, weights, dreams), Shares(0.5, 0.5))
-    two = phases.phase_gradient(model, Phases(wake, weights[::-1], dreams), Shares(0.5, 0.5))
+    two = phases.phase_gradient(model, Phases(wake, weights[:, ::-1], dreams), Shares(0.5, 0.5))
     assert np.abs(vector(one) - vector(two)).max() > 1e-3

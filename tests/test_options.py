@@ -113,14 +113,14 @@ def test_sleep_only_is_the_sleep_lesson():
     key = jax.random.key(5)
     asleep, _ = sleep_only(4, 1.0).estimate(key, (), model, batch)
     both, _ = wake_sleep(4).estimate(key, (), model, batch)
-    dreams = helmholtz.dream(key, model, 4, 6)
+    dreams = helmholtz.dream(key, model, 6, 4)
     np.testing.assert_array_equal(vector(asleep.samples.dreams.values), vector(dreams.values))
     assert np.abs(vector((asleep.gradient.prior, asleep.gradient.generation))).max() == 0
     expected = 0.0
     m = oracles.numpy_model(model)
     for s in range(4):
         for r in range(6):
-            layers = [np.asarray(model.coding.on(value[:, s, r])) for value in dreams.values]
+            layers = [np.asarray(model.coding.on(value[:, r, s])) for value in dreams.values]
             expected = expected - oracles.flatten(None, [], oracles.recognition_score(m, layers)) / 24
     np.testing.assert_allclose(vector(asleep.gradient.recognition), expected, atol=1e-12)
     assert vector(both.gradient.recognition).shape == expected.shape
@@ -185,7 +185,9 @@ def test_half_exponent_weights():
     drawn = helmholtz.wake(jax.random.key(1), model, batch_of(model), 5)
     log_weights = np.asarray(helmholtz.log_weights(model, drawn))
     root = np.sqrt(np.exp(log_weights))
-    np.testing.assert_allclose(half_exponent(jnp.asarray(log_weights)), root / root.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(
+        half_exponent(jnp.asarray(log_weights)), root / root.sum(axis=1, keepdims=True), atol=1e-12
+    )
 
 
 def star(m):

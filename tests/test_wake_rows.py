@@ -26,9 +26,9 @@ def drawn(coding="signed", spread=1.5):
 def late(weights):
     """All the weight of every other datum on its last sample, the rest even."""
     last = np.zeros(weights.shape)
-    last[-1] = 1.0
-    even = np.full(weights.shape, 1 / len(weights))
-    return jnp.asarray(np.where(np.arange(weights.shape[1]) % 2 == 0, last, even))
+    last[:, -1] = 1.0
+    even = np.full(weights.shape, 1 / SAMPLES)
+    return jnp.asarray(np.where((np.arange(DATA) % 2 == 0)[:, None], last, even))
 
 
 @pytest.mark.parametrize("limit", [5, 10, 14, 29])
@@ -67,7 +67,7 @@ def test_all_rows_are_taken_with_their_weights(coding):
 def test_every_datum_keeps_equally_many_rows(limit, kept, data):
     model, phases = drawn()
     chosen = fisher.resampled(jax.random.key(1), phases.weights, limit)
-    assert chosen.shape == (kept, data)
+    assert chosen.shape == (data, kept)
     assert ((chosen >= 0) & (chosen < SAMPLES)).all()
     for blocks in blocks_of(fisher.generation_from_wake(limit), model, phases, key=1):
         assert blocks.inputs.shape[1] == blocks.curvature.shape[1] == kept * data <= limit
@@ -80,7 +80,7 @@ def test_a_sample_is_kept_as_often_as_its_weight_says_up_to_one(kept):
     expected = kept * np.asarray(phases.weights)
     draw = jax.jit(jax.vmap(lambda key: fisher.resampled(key, phases.weights, kept * DATA)))
     chosen = np.asarray(draw(jax.random.split(jax.random.key(2), TIMES)))
-    counts = (chosen[:, :, None, :] == np.arange(SAMPLES)[:, None]).sum(axis=1)
+    counts = (chosen[..., None] == np.arange(SAMPLES)).sum(axis=2)
     assert (counts >= np.floor(expected - 1e-9)).all()
     assert (counts <= np.ceil(expected + 1e-9)).all()
     share = expected % 1
@@ -96,13 +96,13 @@ def test_data_whose_weight_is_on_later_samples_do_not_drop_out(limit):
     blocks = blocks_of(fisher.generation_from_wake(limit), model, phases)
     kept = limit // DATA
     for layer, found in enumerate(blocks):
-        inputs = np.asarray(found.inputs).reshape(-1, kept, DATA)
-        curvature = np.asarray(found.curvature).reshape(-1, kept, DATA)
+        inputs = np.asarray(found.inputs).reshape(-1, DATA, kept)
+        curvature = np.asarray(found.curvature).reshape(-1, DATA, kept)
         chance = np.asarray(jax.nn.sigmoid(phases.wake.generation[layer]))
         for datum in range(0, DATA, 2):
-            last = np.asarray(phases.wake.values[layer + 1])[:, -1, datum]
-            np.testing.assert_array_equal(inputs[:, :, datum], np.repeat(last[:, None], kept, axis=1))
-            expected = (chance * (1 - chance))[:, -1, datum] / (kept * DATA)
+            last = np.asarray(phases.wake.values[layer + 1])[:, datum, -1]
+            np.testing.assert_array_equal(inputs[:, datum], np.repeat(last[:, None], kept, axis=1))
+            expected = (chance * (1 - chance))[:, datum, -1] / (kept * DATA)
             np.testing.assert_allclose(
-                curvature[:, :, datum], np.repeat(expected[:, None], kept, axis=1), rtol=1e-12
+                curvature[:, datum], np.repeat(expected[:, None], kept, axis=1), rtol=1e-12
             )

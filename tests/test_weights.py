@@ -14,7 +14,7 @@ def streamed(table, samples, chunk, kept):
     """The running sums of a table [sample, row], read `chunk` rows at a time."""
     beyond = -len(table) % chunk
     padded = jnp.asarray(np.pad(table, ((0, beyond), (0, 0)), constant_values=99.0))  # not to be counted
-    draw = lambda turn: jax.lax.dynamic_slice_in_dim(padded, turn * chunk, chunk)  # noqa: E731
+    draw = lambda turn: jax.lax.dynamic_slice_in_dim(padded, turn * chunk, chunk).T  # noqa: E731
     return jax.jit(lambda number: weights.streamed(draw, number, chunk=chunk, kept=kept))(samples)
 
 

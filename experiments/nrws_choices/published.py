@@ -55,7 +55,7 @@ def generation_as_published(limit: int | None = None) -> Metric:
             return UnitBlocks(rows(inputs), kept * curvature(rows(logit)))
 
         blocks = map_layers(layer, drawn.dreams.values[1:], drawn.dreams.generation[:-1])
-        prior = curvature(model.prior) / drawn.weights.shape[0]
+        prior = curvature(model.prior) / drawn.weights.shape[1]
         return LayeredFisher({"prior": prior, "generation": blocks}), carry
 
     return Metric(lambda key, model, drawn: (), measure)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
+from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
 
@@ -37,7 +38,8 @@ def take_batch(
     key: PRNGKeyArray, rows: StoredRows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
     """The chosen rows as they are, or drawn in {0,1} where they are means to resample, units-major."""
-    chosen = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    stored = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    chosen = placed(stored, None, "rows")
     if not rows.resample:
         return chosen.astype(dtype)
     uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels

@@ -25,7 +25,7 @@ FEW = 10  # effective samples of a row, below which the delta method is not to b
 SAME = 1e-3  # relative: weights this close may be one weight, rounded differently
 SPACE = 4  # weights are collected until they are so many times those kept; then the largest are selected
 
-LogWeights = Float[Array, "sample row"]
+LogWeights = Float[Array, "row sample"]
 
 
 class Running(NamedTuple):
@@ -91,13 +91,13 @@ def streamed(
     turns = max(1, SPACE * kept // chunk)  # from one selection of the largest to the next
 
     def body(turn: Array, sums: Running) -> Running:
-        counted = (turn * chunk + jnp.arange(chunk) < samples)[:, None]
+        counted = turn * chunk + jnp.arange(chunk) < samples
         log_weights = jnp.where(counted, draw(turn), -jnp.inf)
-        first, second = (jax.nn.logsumexp(power * log_weights, axis=0) for power in (1.0, 2.0))
+        first, second = (jax.nn.logsumexp(power * log_weights, axis=1) for power in (1.0, 2.0))
         largest = _collected(sums.largest, log_weights, turn % turns, turns) if kept else sums.largest
         return Running(jnp.logaddexp(sums.first, first), jnp.logaddexp(sums.second, second), largest)
 
-    nothing = jnp.full(drawn.shape[1:], -jnp.inf, drawn.dtype)
+    nothing = jnp.full(drawn.shape[:1], -jnp.inf, drawn.dtype)
     space = jnp.full((*nothing.shape, kept + turns * chunk if kept else 0), -jnp.inf, drawn.dtype)
     found = jax.lax.fori_loop(0, (samples + chunk - 1) // chunk, body, Running(nothing, nothing, space))
     return found._replace(largest=jax.lax.top_k(found.largest, kept)[0])
@@ -105,9 +105,9 @@ def streamed(
 
 def _collected(space: Array, log_weights: LogWeights, place: Array, turns: int) -> Array:
     """The space with new log-weights at their place; after the last place, with the largest of all first."""
-    chunk = len(log_weights)
+    chunk = log_weights.shape[1]
     kept = space.shape[1] - turns * chunk
-    space = jax.lax.dynamic_update_slice(space, log_weights.T, (0, kept + place * chunk))
+    space = jax.lax.dynamic_update_slice(space, log_weights, (0, kept + place * chunk))
 
     def selected() -> Array:
         return jnp.full_like(space, -jnp.inf).at[:, :kept].set(jax.lax.top_k(space, kept)[0])

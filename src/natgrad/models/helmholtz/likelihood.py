@@ -82,7 +82,7 @@ def _estimate(
 ) -> Running:
     """The running sums of every row's weights to a power, `chunk` samples at a time."""
 
-    def draw(turn: Int[Array, ""]) -> Float[Array, "sample row"]:
+    def draw(turn: Int[Array, ""]) -> Float[Array, "row sample"]:
         drawn = helmholtz.wake(jax.random.fold_in(key, turn), model, visible, chunk)  # ~ q(h | x)
         return power * helmholtz.log_weights(model, drawn)
 

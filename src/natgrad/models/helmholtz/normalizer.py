@@ -48,13 +48,13 @@ def _ratio_sums(
 ) -> Running:
     """The running sums of one row: exp(-d(h) / 2) times the mean over h' of exp(d(h') / 2), by dreams."""
 
-    def draw(turn: Int[Array, ""]) -> Float[Array, "dream 1"]:
+    def draw(turn: Int[Array, ""]) -> Float[Array, "1 dream"]:
         key_dream, key_wake = jax.random.split(jax.random.fold_in(key, turn))
-        dreams = helmholtz.dream(key_dream, model, 1, chunk)  # ~ p(x, h)
-        answers = helmholtz.wake(key_wake, model, dreams.values[0][:, 0], inner)  # ~ q(h' | x)
-        outer = helmholtz.log_weights(model, dreams)[0]
-        mean = jax.nn.logsumexp(helmholtz.log_weights(model, answers) / 2, axis=0) - jnp.log(inner)
-        return (mean - outer / 2)[:, None]
+        dreams = helmholtz.dream(key_dream, model, chunk, 1)  # ~ p(x, h)
+        answers = helmholtz.wake(key_wake, model, dreams.values[0][..., 0], inner)  # ~ q(h' | x)
+        outer = helmholtz.log_weights(model, dreams)[:, 0]
+        mean = jax.nn.logsumexp(helmholtz.log_weights(model, answers) / 2, axis=1) - jnp.log(inner)
+        return (mean - outer / 2)[None]
 
     return weights.streamed(draw, draws, chunk=chunk, kept=kept)
 

@@ -110,7 +110,7 @@ def batches_of(size: int, metric: MetricRows) -> Callable[..., TaskBatch]:
 
 
 def taken(key: PRNGKeyArray, examples: StoredExamples, chosen: Array) -> Examples:
-    """Labelled rows with their targets."""
+    """Labeled rows with their targets."""
     inputs = inputs_of(key, examples.labeled, chosen)
     return Examples(inputs, inputs if examples.targets is None else examples.targets[chosen])
 
