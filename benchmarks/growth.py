@@ -114,7 +114,7 @@ def slope(sizes: tuple[int, ...], values: list[float]) -> float:
 
 
 def practical(series: dict) -> float:
-    """The size at which a natural step would take a second, by the fitted law through the last point."""
+    """The size at which a natural step takes a second, by the fitted power law through the last point."""
     last = series["rows"][-1]
     return last["size"] * (SECOND / last["nrws_ms"]) ** (1 / series["exponents"]["nrws"])
 

@@ -10,7 +10,7 @@ from natgrad.config.sections import setting
 from natgrad.models.registry import Column, Spec
 
 
-class Coin(sections.Model):
+class Coin(sections.ModelSection):
     """A coin."""
 
     sides: PositiveInt = setting(2, "Sides of the coin.")

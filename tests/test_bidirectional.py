@@ -1,4 +1,4 @@
-"""The bidirectional machine's likelihood and normaliser against enumeration, within their own errors."""
+"""The bidirectional machine's likelihood and normalizer against enumeration, within their own errors."""
 
 from functools import cache
 
@@ -31,9 +31,9 @@ def enumerated(coding):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_the_unnormalised_likelihood_is_within_its_error(coding):
+def test_the_unnormalized_likelihood_is_within_its_error(coding):
     model, visible, logs, _ = enumerated(coding)
-    got = bidirectional.log_unnormalised(jax.random.key(1), model, visible, samples=4000)
+    got = bidirectional.log_unnormalized(jax.random.key(1), model, visible, samples=4000)
     assert abs(got.mean - logs.mean()) < 5 * got.mc_se
     assert got.mc_se < 0.01
     assert got.se == pytest.approx(got.rows.std(ddof=1) / 4)
@@ -49,9 +49,9 @@ def test_the_unnormalised_likelihood_is_within_its_error(coding):
         pytest.param(20_001, "signed", marks=pytest.mark.slow),
     ],
 )
-def test_the_normaliser_is_within_its_error(coding, draws):
+def test_the_normalizer_is_within_its_error(coding, draws):
     model, _, _, log_z2 = enumerated(coding)
-    got = bidirectional.normaliser(jax.random.key(2), model, draws=draws)
+    got = bidirectional.normalizer(jax.random.key(2), model, draws=draws)
     assert abs(got.log_z2 - log_z2) < 5 * got.se
     assert got.se < 0.01
     assert got.draws == draws
@@ -61,8 +61,8 @@ def test_the_normaliser_is_within_its_error(coding, draws):
 def test_errors_are_the_spread_over_seeds():
     model, visible, _, _ = enumerated("signed")
     keys = jax.random.split(jax.random.key(8), 200)
-    rows = [bidirectional.log_unnormalised(key, model, visible, samples=100) for key in keys]
-    z2 = [bidirectional.normaliser(key, model, draws=500) for key in keys]
+    rows = [bidirectional.log_unnormalized(key, model, visible, samples=100) for key in keys]
+    z2 = [bidirectional.normalizer(key, model, draws=500) for key in keys]
     for values, errors in (
         ([run.mean for run in rows], [run.mc_se for run in rows]),
         ([run.log_z2 for run in z2], [run.se for run in z2]),
@@ -75,7 +75,7 @@ def test_errors_are_the_spread_over_seeds():
 def test_exactly_the_samples_asked_for_are_summed(samples):
     """The same weights drawn apart: twice the log of the mean of their roots."""
     model, visible, _, _ = enumerated("signed")
-    got = bidirectional.log_unnormalised(jax.random.key(3), model, visible, samples=samples)
+    got = bidirectional.log_unnormalized(jax.random.key(3), model, visible, samples=samples)
     rows, chunk = importance._portions(model, visible.shape[1], samples, 64.0)
     assert rows == visible.shape[1]
     key = jax.random.fold_in(jax.random.key(3), 0)

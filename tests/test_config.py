@@ -109,7 +109,7 @@ def other_value(name, field):
     return {str: "3by3", bool: not field.default}.get(field.annotation, 7)
 
 
-@pytest.mark.parametrize("kind", registry.names())
+@pytest.mark.parametrize("kind", registry.kind_names())
 def test_short_and_dotted_names_are_the_same_setting(kind):
     methods, short_names = registry.spec_of(kind).methods_of(kind), names.short_names(kind)
     fields = names.fields_named(short_names.values(), kind)
@@ -139,12 +139,12 @@ def test_specs_are_whole(spec):
     assert set(spec.short.values()) <= every_name
     assert not set(spec.short) & set(names.COMMON)
     columns = {column.name for column in spec.columns}
-    assert {spec.judge, spec.headline_of()} <= columns
+    assert {spec.criterion, spec.headline_of()} <= columns
     assert not columns & {column.name for column in registry.COLUMNS}
     for reader, settings in spec.settings.items():
         assert all(field.description for field in names.fields_of(settings).values()), reader
     for place in spec.commands.values():
-        assert registry.resolve(place).__doc__
+        assert registry.resolve_reference(place).__doc__
 
 
 def test_a_method_has_its_settings_and_no_others():

@@ -60,7 +60,7 @@ def test_bits_of_a_word_are_uncorrelated(words):
     assert np.abs(z[~np.eye(32, dtype=bool)]).max() < 5
 
 
-def test_neighbouring_counters_are_uncorrelated(words):
+def test_neighboring_counters_are_uncorrelated(words):
     """Nine lags of 32 x 32 pairs of bits: 9,216 normal deviates, none beyond five."""
     signs = unpacked(words)
     for lag in (1, 2, 3, 16, 32, 256, 320, 1024, 32768):
@@ -69,7 +69,7 @@ def test_neighbouring_counters_are_uncorrelated(words):
 
 
 def test_pairs_and_triples_are_uniform(words):
-    """Serial tests: neighbours together fill the square and the cube evenly."""
+    """Serial tests: neighbors together fill the square and the cube evenly."""
     high = words >> 26
     pairs = (high[0::2] << 6) | high[1::2]
     assert abs(chi_square_z(np.bincount(pairs, minlength=4096))) < 5

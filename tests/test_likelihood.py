@@ -56,27 +56,31 @@ def test_exact_equals_the_sum_over_all_states(coding, sizes):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
-def test_divergence_is_the_sum_over_the_law(coding):
+def test_divergence_is_the_sum_over_the_distribution(coding):
     model = machine(coding=CODINGS[coding])
     m = oracles.numpy_model(model)
     patterns = np.array([[0, 0, 1, 1], [1, 0, 1, 0], [1, 1, 1, 1]], np.uint8)
-    law = np.array([0.5, 0.3, 0.2])
-    terms = [p * (np.log(p) - oracles.log_likelihood(m, x)) for p, x in zip(law, patterns, strict=True)]
-    assert float(exact.divergence(model, patterns, law)) == pytest.approx(sum(terms), abs=1e-10)
+    distribution = np.array([0.5, 0.3, 0.2])
+    terms = [
+        p * (np.log(p) - oracles.log_likelihood(m, x)) for p, x in zip(distribution, patterns, strict=True)
+    ]
+    assert float(exact.data_divergence(model, patterns, distribution)) == pytest.approx(sum(terms), abs=1e-10)
 
 
 def test_divergence_from_the_model_itself_is_zero():
     model = machine()
     states = np.array(oracles.all_states(4), np.uint8)
-    law = np.exp(np.asarray(jax.jit(exact.log_likelihood)(model, every_row(model)[0])))
-    assert float(exact.divergence(model, states, law)) == pytest.approx(0.0, abs=1e-10)
+    distribution = np.exp(np.asarray(jax.jit(exact.log_likelihood)(model, every_row(model)[0])))
+    assert float(exact.data_divergence(model, states, distribution)) == pytest.approx(0.0, abs=1e-10)
 
 
 def test_patterns_of_no_probability_count_nothing():
     model = machine()
     patterns = np.array([[0, 0, 1, 1], [1, 0, 1, 0], [1, 1, 1, 1]], np.uint8)
-    whole = exact.divergence(model, patterns[:2], np.array([0.6, 0.4]))
-    assert float(exact.divergence(model, patterns, np.array([0.6, 0.4, 0.0]))) == pytest.approx(float(whole))
+    whole = exact.data_divergence(model, patterns[:2], np.array([0.6, 0.4]))
+    assert float(exact.data_divergence(model, patterns, np.array([0.6, 0.4, 0.0]))) == pytest.approx(
+        float(whole)
+    )
 
 
 @pytest.mark.parametrize(("sizes", "units"), [((4, 20, 5), 25), ((4, 25), 25), ((4, 2, 13, 12), 25)])
@@ -137,7 +141,7 @@ def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
     model, key = machine((3, 2)), jax.random.key(4)
     visible, _ = every_row(model)
     found = importance._estimate(key, model, visible, samples, 1.0, chunk=chunk, kept=0)
-    value, variance, *_ = weights.told(found, samples)
+    value, variance, *_ = weights.row_statistics(found, samples)
     turns = [jax.random.fold_in(key, turn) for turn in range(-(-samples // chunk))]
     weigh = jax.jit(lambda turn: helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)))
     drawn = [weigh(turn) for turn in turns]

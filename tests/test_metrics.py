@@ -114,13 +114,13 @@ def test_generation_blocks_are_the_full_fisher(coding, sizes):
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_recognition_blocks_are_the_full_fisher(coding, sizes):
-    """The same for q(h | x) p_data(x), with a made-up data law."""
+    """The same for q(h | x) p_data(x), with a made-up data distribution."""
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
     drawn, _, chances = enumerated(model)
-    law = np.random.default_rng(0).dirichlet(np.ones(2 ** model.sizes[0]))
+    distribution = np.random.default_rng(0).dirichlet(np.ones(2 ** model.sizes[0]))
     hidden = 2 ** sum(model.sizes[1:])
-    weights = chances * np.repeat(law, hidden)[:, None]
+    weights = chances * np.repeat(distribution, hidden)[:, None]
     assert weights.sum() == pytest.approx(1)
     full = full_fisher(m, weights, lambda layers: per_unit_vector(oracles.recognition_score(m, layers)))
     np.testing.assert_allclose(full, assemble(exact_blocks(model, drawn, weights, "recognition")), atol=1e-10)

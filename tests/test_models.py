@@ -1,4 +1,4 @@
-"""The machine: its laws sum to one, its draws follow them, its initial values are those configured."""
+"""The machine: its distributions sum to one, its draws follow them, its initial values are as configured."""
 
 from functools import cache
 
@@ -112,20 +112,22 @@ def state_number(state):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_dreams_follow_the_joint_law(coding, sizes):
+def test_dreams_follow_the_joint_distribution(coding, sizes):
     """Counts of every joint state against its enumerated probability, with the library's generator."""
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
     number = 40_000
     drawn = jax.jit(helmholtz.dream, static_argnums=(2, 3))(generator.key(1), model, number // 4, 4)
     seen = numbered([model.coding.on(np.asarray(value)) for value in drawn.values]).ravel()
-    law = np.zeros(2 ** sum(SIZES[sizes]))
+    distribution = np.zeros(2 ** sum(SIZES[sizes]))
     for x in oracles.all_states(SIZES[sizes][0]):
         for h in oracles.hidden_states(m):
-            law[state_number([x, *h])] = np.exp(oracles.log_joint(m, [x, *h]))
-    assert law.sum() == pytest.approx(1.0, abs=1e-10)
-    z = (np.bincount(seen, minlength=law.size) - number * law) / np.sqrt(number * law * (1 - law))
-    assert np.abs(z[number * law > 20]).max() < 5
+            distribution[state_number([x, *h])] = np.exp(oracles.log_joint(m, [x, *h]))
+    assert distribution.sum() == pytest.approx(1.0, abs=1e-10)
+    z = (np.bincount(seen, minlength=distribution.size) - number * distribution) / np.sqrt(
+        number * distribution * (1 - distribution)
+    )
+    assert np.abs(z[number * distribution > 20]).max() < 5
 
 
 @pytest.mark.parametrize("reuse", [False, True])
@@ -139,11 +141,13 @@ def test_waking_draws_follow_recognition(coding, reuse):
     wake = jax.jit(helmholtz.wake, static_argnames=("samples", "reuse"))
     drawn = wake(generator.key(2), model, visible, samples=number, reuse=reuse)
     seen = numbered([model.coding.on(np.asarray(value)) for value in drawn.values[1:]]).ravel()
-    law = np.zeros(32)
+    distribution = np.zeros(32)
     for h in oracles.hidden_states(m):
-        law[state_number(h)] = np.exp(oracles.log_recognition(m, [x, *h]))
-    z = (np.bincount(seen, minlength=32) - number * law) / np.sqrt(number * law * (1 - law))
-    assert np.abs(z[number * law > 20]).max() < 5
+        distribution[state_number(h)] = np.exp(oracles.log_recognition(m, [x, *h]))
+    z = (np.bincount(seen, minlength=32) - number * distribution) / np.sqrt(
+        number * distribution * (1 - distribution)
+    )
+    assert np.abs(z[number * distribution > 20]).max() < 5
 
 
 @pytest.mark.parametrize("reuse", [False, True])
@@ -166,8 +170,8 @@ def test_a_draw_is_one_of_two_values_whatever_the_logit_and_the_chance(coding, d
 logits = jax.jit(bernoulli.logits)
 
 
-def test_both_networks_judge_a_pass_by_the_values_in_it():
-    """Logits recorded in either pass are those of its neighbours, whoever drew them."""
+def test_both_networks_evaluate_a_pass_by_the_values_in_it():
+    """Logits recorded in either pass are those of its neighbors, whoever drew them."""
     model = machine(SIZES["two"], SIGNED)
     visible = jnp.ones((4, 2))
     for drawn in (
@@ -212,7 +216,7 @@ def test_default_biases_are_minus_one():
 
 
 @pytest.mark.parametrize("name", kind.WEIGHTS)
-def test_initialisers_have_their_variances(name):
+def test_initializers_have_their_variances(name):
     settings = config.resolve({"layers": (50,), "model.weights": name})
     layer = fresh(settings, 200).generation[0]
     variance = 1 / 50 if name == "lecun-normal" else 2 / 250

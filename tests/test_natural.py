@@ -20,15 +20,15 @@ from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.objectives import reweighted
-from natgrad.solvers.choice import always, automatic
+from natgrad.solvers.choice import always, by_refresh
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.shared import shared
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import per_layer
 from natgrad.updates.damping import constant, scheduled
 from natgrad.updates.descent import descent
-from natgrad.updates.describe import named, of_layers
+from natgrad.updates.describe import numbers_by_name, of_layers
 from natgrad.updates.lengths import divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, blockwise
@@ -89,7 +89,7 @@ def test_direction_is_the_dense_solve(coding):
     np.testing.assert_allclose(found.prior, 1.2 * estimate.gradient.prior / (0.2 + p * (1 - p)), atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", [direct(), conjugate_gradient(3), diagonal()], ids=lambda s: s.name)
+@pytest.mark.parametrize("solver", [direct(), unit_conjugate_gradient(3), diagonal()], ids=lambda s: s.name)
 def test_large_damping_is_plain_descent(solver):
     model = machine()
     estimate = drawn(model)
@@ -142,7 +142,7 @@ def network_lengths(evidence, direction):
 
 CURVED = {
     "direct": always(direct()),
-    "cg": always(conjugate_gradient(3)),
+    "cg": always(unit_conjugate_gradient(3)),
     "diagonal": always(diagonal()),
     "shared": always(shared(2)),
 }
@@ -310,7 +310,7 @@ def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
 
     with jax.numpy_dtype_promotion("standard"):
         after, info, numbers = jax.jit(stepped)(jax.random.key(1), state, batch)
-    found = named(numbers)
+    found = numbers_by_name(numbers)
     moved = jax.tree.map(jnp.subtract, after.model, model)
     assert found["step_norm"] == pytest.approx(float(tree.norm(moved)))
     assert found["generation.0.residual"] < 1e-10
@@ -325,7 +325,7 @@ def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
 
 def test_averaged_metric_is_solved_densely():
     model = machine()
-    mean = natural_of(automatic(1, 3), constant(0.2), wrap=lambda metric: averaged(metric, 0.5))
+    mean = natural_of(by_refresh(1, 3), constant(0.2), wrap=lambda metric: averaged(metric, 0.5))
     found = direction_of(mean, model, drawn(model)).vector
     expected = direction_of(natural_of(always(direct()), constant(0.2)), model, drawn(model)).vector
     np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
@@ -345,11 +345,11 @@ from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, blockwise
 solver, options = per_layer(always(direct())), Options(damping=constant(0.2), gain=True)
 make = lambda metric, part: Block(part, natural(metric, solver, options, part=part))
-measured = blockwise({
+directions = blockwise({
     "generation": make(fisher.generation_from_dreams(), fisher.GENERATION),
     "recognition": make(fisher.recognition_from_dreams(), fisher.RECOGNITION),
 })
-method = descent(reweighted(2), measured, optax.sgd(0.01))
+method = descent(reweighted(2), directions, optax.sgd(0.01))
 model = helmholtz(jax.random.key(0), (100,) * 6)
 batch = -jnp.ones((100, 16))
 state = method.init(jax.random.key(1), model, batch)
@@ -362,7 +362,7 @@ print("finished", jax.block_until_ready(info.value))
 
 @pytest.mark.slow
 def test_many_factorizations_in_one_step_do_not_hang(usual_environment):
-    """Ten batches of Cholesky factorizations side by side wait for ever on two cores; ours are chained."""
+    """Ten batches of Cholesky factorizations side by side wait forever on two cores; ours are chained."""
     done = subprocess.run(
         [sys.executable, "-c", HANG], capture_output=True, text=True, timeout=150, env=usual_environment
     )

@@ -229,6 +229,6 @@ def test_gradient_of_hand_made_phases_uses_every_sample():
     wake = wake_of(jax.random.key(1), model, visible(model), SAMPLES)
     dreams = jax.jit(helmholtz.dream, static_argnums=(2, 3))(jax.random.key(2), model, ROWS, SAMPLES)
     weights = np.asarray(normalized(weights_of(model, wake)))
-    gradient = jax.jit(lambda drawn: phases.gradient(model, drawn, Shares(0.5, 0.5)))
+    gradient = jax.jit(lambda drawn: phases.phase_gradient(model, drawn, Shares(0.5, 0.5)))
     one, two = gradient(Phases(wake, weights, dreams)), gradient(Phases(wake, weights[:, ::-1], dreams))
     assert np.abs(vector(one) - vector(two)).max() > 1e-3

@@ -48,7 +48,7 @@ PARTS = {
 }
 
 
-def judged(name, rate, damping, steps=1):
+def directions_taken(name, rate, damping, steps=1):
     """The steps of a network's natural direction at that rate, whose promises are compared with the loss."""
     part, metric = PARTS[name]
     model, objective = machine(), reweighted(30)
@@ -69,7 +69,7 @@ def test_reduction_ratio_tends_to_one_for_small_steps(name):
     """Of either network, where only that network moves."""
     gaps = []
     for rate in (1e-2, 1e-3):
-        (found,) = judged(name, rate, levenberg_marquardt(0.1))
+        (found,) = directions_taken(name, rate, levenberg_marquardt(0.1))
         gaps.append(abs(float(found.evidence.evidence.ratio) - 1))
     assert gaps[1] < 1e-2
     assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.3)  # first order in the rate
@@ -87,11 +87,11 @@ def test_reduction_ratio_tends_to_one_for_small_steps(name):
 def test_damping_adapts_to_how_steps_do(name, rate, expected):
     """A tiny step does what was promised: less damping. A huge one does not: more."""
     damping = levenberg_marquardt(constant(0.1), factor=1.1, every=2)
-    found = list(judged(name, rate, damping, steps=3))
+    found = list(directions_taken(name, rate, damping, steps=3))
     levels = [float(step.carry.level) / 0.1 for step in found]
     np.testing.assert_allclose(
         levels, [expected, expected, expected**2], rtol=1e-6
-    )  # judged at steps 0 and 2
+    )  # looked at in steps 0 and 2
     np.testing.assert_allclose(found[-1].evidence.factor.damping, 0.1 * expected, rtol=1e-6)
     assert np.isnan(float(found[1].evidence.evidence.ratio))
 
@@ -211,7 +211,7 @@ def star(m):
 
 @pytest.mark.parametrize("coding", ["signed", pytest.param("binary", marks=pytest.mark.slow)])
 def test_bidirectional_gradient_is_that_of_the_star_model(coding):
-    """With many samples, the gradient of -log of the unnormalised p*(x) in both networks."""
+    """With many samples, the gradient of -log of the unnormalized p*(x) in both networks."""
     model = machine((3, 2), CODINGS[coding], spread=0.3)
     batch = batch_of(model, rows=1)
 
@@ -236,15 +236,15 @@ def everything(model, values):
 
 
 @pytest.mark.parametrize("coding", ["binary", pytest.param("signed", marks=pytest.mark.slow)])
-def test_star_likelihood_and_its_normaliser(coding):
+def test_star_likelihood_and_its_normalizer(coding):
     model = machine((3, 2, 2), CODINGS[coding], spread=0.3)
     exact = star(oracles.numpy_model(model))
-    z2 = evaluation.normaliser(jax.random.key(0), model, draws=40_000, inner=5)
+    z2 = evaluation.normalizer(jax.random.key(0), model, draws=40_000, inner=5)
     assert z2.log_z2 < 0
     assert abs(z2.log_z2 - np.log(exact.sum())) < 5 * z2.se
     assert z2.se < 0.02
     rows = jnp.asarray(np.array(oracles.all_states(3)).T)
-    found = evaluation.log_unnormalised(
+    found = evaluation.log_unnormalized(
         jax.random.key(1), model, model.coding.value(rows, jnp.float64), samples=50_000
     )
     np.testing.assert_allclose(found.rows, np.log(exact), atol=0.02)

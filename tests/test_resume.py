@@ -180,7 +180,7 @@ def test_schedules_keep_their_length(tmp_path, data, whole, case):
     ],
 )
 def test_a_rate_that_has_come_to_its_end_is_said(caplog, schedule, decay, ends):
-    """It was cut once, too. The inverse of the step goes on falling."""
+    """It was cut once, too. The inverse of the step keeps falling."""
     chosen = {"optimizer.schedule": schedule, "training.schedule_steps": decay, "learning_rate": 0.1}
     settings = config.resolve(chosen | {"optimizer.final_fraction": 0.1, "epochs": 5})
     session = SimpleNamespace(
@@ -296,7 +296,9 @@ def test_a_state_of_the_first_release_is_said(tmp_path, data):
         content = {**content, "format": 1, "notes": {**content["notes"], "progress": None}}
         manifest.write_text(json.dumps(content))
     assert natgrad.load(run).summary["epochs"] == 0
-    with pytest.raises(InputError, match=r"written by natgrad 0.1.0 and is too small to go on from; train"):
+    with pytest.raises(
+        InputError, match=r"written by natgrad 0.1.0 and is too small to continue from; train"
+    ):
         natgrad.resume(run)
 
 
@@ -308,7 +310,7 @@ def full(*args):
     "call", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("fsync", "replace")), "write"]
 )
 def test_a_full_disk_is_said_and_costs_nothing(tmp_path, data, whole, monkeypatch, call):
-    """The disk fills up in the middle of training; what was saved stays, and goes on when there is room."""
+    """The disk fills up in the middle of training; what was saved stays, and continues when there is room."""
     run = tmp_path / "run"
 
     def fill():
@@ -437,7 +439,7 @@ main(sys.argv[1:])
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_second_signal_ends_a_process_at_once(place, tmp_path, data, whole, number):
-    """Without a traceback, in the middle of a chunk; what was saved before it is whole, and goes on."""
+    """Without a traceback, in the middle of a chunk; what was saved before it is whole, and continues."""
     run = tmp_path / "run"
     flags = [f"--{name.replace('_', '-') if '.' not in name else name}" for name in SETTINGS]
     texts = [str(value).strip("(),") for value in SETTINGS.values()]

@@ -13,16 +13,16 @@ from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.objectives import reweighted
 from natgrad.solvers import unit_cg
-from natgrad.solvers.choice import always, automatic
+from natgrad.solvers.choice import always, by_refresh
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
 from natgrad.solvers.results import CONVERGED
 from natgrad.solvers.shared import shared
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import LayerSystem, per_layer, solve_layers
 
-pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait for ever
+pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait forever
 
 
 @partial(jax.jit, static_argnames=("inputs", "units", "rows", "dtype", "signed"))
@@ -64,7 +64,7 @@ def run(solver, blocks, gradient, damping):
     return solver.solve([given], [gradient])[0]
 
 
-EXACT = {"direct": direct(), "dual": dual(), "cg": conjugate_gradient(16)}
+EXACT = {"direct": direct(), "dual": dual(), "cg": unit_conjugate_gradient(16)}
 SHAPES = {"wide": {"rows": 6}, "square": {"rows": 10}, "tall": {"rows": 50}}
 
 
@@ -101,7 +101,7 @@ def test_dense_blocks_only_by_the_direct_solver():
     given = DenseBlocks(dense(blocks))
     found = run(direct(), given, gradient, 0.1)
     np.testing.assert_allclose(join(found.value), dense_solve(blocks, gradient, 0.1), atol=1e-9)
-    for solver in (dual(), conjugate_gradient(2)):
+    for solver in (dual(), unit_conjugate_gradient(2)):
         with pytest.raises(ValueError, match="needs a metric made of rows"):
             solver.prepare(given, jnp.full(4, 0.1))
 
@@ -119,7 +119,7 @@ def test_conjugate_gradients_converge_monotonically(rows):
     expected = dense_solve(blocks, gradient, 0.1)
     errors = []
     for iterations in range(1, 6):
-        found = join(run(conjugate_gradient(iterations), blocks, gradient, 0.1).value)
+        found = join(run(unit_conjugate_gradient(iterations), blocks, gradient, 0.1).value)
         errors.append(np.linalg.norm(found - expected) / np.linalg.norm(expected))
     assert all(after < before or after < 1e-12 for before, after in itertools.pairwise(errors))
     assert errors[-1] < 0.02
@@ -151,7 +151,7 @@ TOGETHER = [(90, 20, 6), (3, 20, 6), (50, 4, 6), (51, 1, 6), (7, 30, 11), (2, 5,
 
 def test_layers_together_are_solved_like_each_alone():
     """Layers of all shapes: with as many rows as each other or not, in sample space or over parameters."""
-    solver = conjugate_gradient(20)
+    solver = unit_conjugate_gradient(20)
     problems = [problem(units=u, inputs=i, rows=r, seed=seed) for seed, (u, i, r) in enumerate(TOGETHER)]
     dampings = [np.linspace(0.1, 0.3, g.bias.size) for _, g in problems]
 
@@ -169,7 +169,7 @@ def test_few_operations_for_many_layers():
     """In sample space the number of products in an iteration does not grow with the number of layers."""
 
     def products(layers: int, iterations: int) -> int:
-        solver = conjugate_gradient(iterations)
+        solver = unit_conjugate_gradient(iterations)
         shapes = [jax.eval_shape(partial(problem, units=10 + n, rows=6)) for n in range(layers)]
 
         def solve(given):
@@ -183,7 +183,7 @@ def test_few_operations_for_many_layers():
 
 def test_every_layer_by_its_own_solver():
     problems = [problem(seed=seed, units=3 + seed) for seed in range(4)]
-    solvers = [direct(), diagonal(), direct(), conjugate_gradient(16)]
+    solvers = [direct(), diagonal(), direct(), unit_conjugate_gradient(16)]
 
     @jax.jit
     def solve(problems):
@@ -198,9 +198,9 @@ def test_every_layer_by_its_own_solver():
 CURVED = {
     "direct": direct(),
     "dual": dual(),
-    "cg": conjugate_gradient(16),
-    "cg, one iteration": conjugate_gradient(1),
-    "cg, three iterations": conjugate_gradient(3),
+    "cg": unit_conjugate_gradient(16),
+    "cg, one iteration": unit_conjugate_gradient(1),
+    "cg, three iterations": unit_conjugate_gradient(3),
     "diagonal": diagonal(),
     "shared": shared(),
     "shared, one direction": shared(1),
@@ -281,9 +281,9 @@ def test_a_whole_tree_is_solved_node_by_node(relative):
 
 def test_automatic_choice():
     tall, wide = problem(rows=50)[0], problem(rows=6)[0]
-    assert automatic(1, 3)(tall).name == "cg"
-    assert automatic(100, 3)(tall).name == automatic(100, 3)(wide).name == "shared"
-    assert automatic(1, 3)(DenseBlocks(dense(tall))).name == "direct"
+    assert by_refresh(1, 3)(tall).name == "cg"
+    assert by_refresh(100, 3)(tall).name == by_refresh(100, 3)(wide).name == "shared"
+    assert by_refresh(1, 3)(DenseBlocks(dense(tall))).name == "direct"
     assert always(diagonal())(tall).name == "diagonal"
 
 
@@ -318,12 +318,12 @@ def trained_blocks():
             totals = session._nothing()
             session.state, _ = advance(session.key_steps, session.state, totals, session.rows, order, 0, 40)
         model = session.state.model
-        on = batches.draw(session.key_steps, session.rows, order[:32], jnp.float32)
+        on = batches.take_batch(session.key_steps, session.rows, order[:32], jnp.float32)
         batch = model.coding.value(on, jnp.float32)
         estimate, _ = jax.jit(reweighted(10).estimate)(jax.random.key(0), (), model, batch)
-        measured = lambda make: make().measure(jax.random.key(0), (), model, estimate.samples)[0].blocks  # noqa: E731
-        generation = measured(fisher.generation_from_dreams)["generation"]
-        recognition = measured(fisher.recognition_from_dreams)["recognition"]
+        blocks_from = lambda make: make().measure(jax.random.key(0), (), model, estimate.samples)[0].blocks  # noqa: E731
+        generation = blocks_from(fisher.generation_from_dreams)["generation"]
+        recognition = blocks_from(fisher.recognition_from_dreams)["recognition"]
     gradients = (*estimate.gradient.generation, *estimate.gradient.recognition)
     wide = lambda part: jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), part)  # noqa: E731
     return [(wide(b), wide(g)) for b, g in zip((*generation, *recognition), gradients, strict=True)]
@@ -337,6 +337,6 @@ def test_conjugate_gradients_on_a_trained_machine(trained_blocks, iterations, da
     wrong = right = 0.0
     for blocks, gradient in trained_blocks:
         expected = dense_solve(blocks, gradient, damping)
-        found = join(run(conjugate_gradient(iterations), blocks, gradient, damping).value)
+        found = join(run(unit_conjugate_gradient(iterations), blocks, gradient, damping).value)
         wrong, right = wrong + np.sum((found - expected) ** 2), right + np.sum(expected**2)
     assert np.sqrt(wrong / right) < tolerance

@@ -1,4 +1,4 @@
-"""Optimisers against their formulas, schedules at their ends, and steps that must not be taken."""
+"""Optimizers against their formulas, schedules at their ends, and steps that must not be taken."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from cases import machine
 from natgrad import config
 from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, Pace, stateless
 from natgrad.models.helmholtz import methods
-from natgrad.records.notes import Progress
+from natgrad.records.notes import TrainingProgress
 from natgrad.training.session import Session
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
@@ -29,8 +29,8 @@ def adam(one, two, *, nesterov=False):
     v1, v2 = 0.001 * one**2, 0.001 * (0.999 * one**2 + two**2)
     steps = []
     for t, (m, v, g) in enumerate([(m1, v1, one), (m2, v2, two)], start=1):
-        ahead = MOMENTUM * m / (1 - MOMENTUM ** (t + 1)) + (1 - MOMENTUM) * g / (1 - MOMENTUM**t)
-        hat = ahead if nesterov else m / (1 - MOMENTUM**t)
+        lookahead = MOMENTUM * m / (1 - MOMENTUM ** (t + 1)) + (1 - MOMENTUM) * g / (1 - MOMENTUM**t)
+        hat = lookahead if nesterov else m / (1 - MOMENTUM**t)
         steps.append(hat / (np.sqrt(v / (1 - 0.999**t)) + EPS))
     return steps
 
@@ -60,7 +60,7 @@ def given(gradients):
     )
 
 
-def test_every_optimiser_has_its_formula():
+def test_every_optimizer_has_its_formula():
     assert set(FORMULAS) == set(OPTIMIZERS)
 
 
@@ -117,8 +117,8 @@ def test_inverse_time_is_held_and_then_falls_by_the_steps_since():
 
 def test_inverse_time_has_its_settings():
     chosen = {"optimizer.schedule": "inverse-time", "learning_rate": 1.0}
-    told = {"optimizer.hold_steps": 10, "optimizer.decay_time": 5.0}
-    for extra, steps in ((told, (10, 15, 25)), ({}, (200, 220, 260))):
+    given = {"optimizer.hold_steps": 10, "optimizer.decay_time": 5.0}
+    for extra, steps in ((given, (10, 15, 25)), ({}, (200, 220, 260))):
         rate = methods.rate_of(config.resolve(chosen | extra), Pace(1000))
         assert [float(rate(step)) for step in steps] == pytest.approx([1, 1 / 2, 1 / 4])
 
@@ -128,7 +128,7 @@ def test_a_schedule_runs_over_the_training_or_as_long_as_told():
 
     def at_ten(steps, divergences=0, **extra):
         names = {"optimizer.schedule": "linear", "optimizer.final_fraction": 0.5, "learning_rate": 1.0}
-        settings, progress = config.resolve(names | extra), Progress(divergences=divergences)
+        settings, progress = config.resolve(names | extra), TrainingProgress(divergences=divergences)
         session = SimpleNamespace(settings=settings, total=steps, progress=progress)
         return float(methods.rate_of(settings, Session.pace.fget(session))(10))
 

@@ -108,10 +108,12 @@ def test_data_whose_weight_is_on_later_samples_do_not_drop_out(limit):
     kept = limit // DATA
     for layer, found in enumerate(blocks):
         inputs = np.asarray(found.inputs).reshape(-1, DATA, kept)
-        bent = np.asarray(found.curvature).reshape(-1, DATA, kept)
+        curvature = np.asarray(found.curvature).reshape(-1, DATA, kept)
         chance = np.asarray(jax.nn.sigmoid(phases.wake.generation[layer]))
         for datum in range(0, DATA, 2):
             last = np.asarray(phases.wake.values[layer + 1])[:, datum, -1]
             np.testing.assert_array_equal(inputs[:, datum], np.repeat(last[:, None], kept, axis=1))
             expected = (chance * (1 - chance))[:, datum, -1] / (kept * DATA)
-            np.testing.assert_allclose(bent[:, datum], np.repeat(expected[:, None], kept, axis=1), rtol=1e-12)
+            np.testing.assert_allclose(
+                curvature[:, datum], np.repeat(expected[:, None], kept, axis=1), rtol=1e-12
+            )

@@ -28,8 +28,8 @@ SENTENCES = {
 HISTORY = dict.fromkeys(("evaluations", "best", "generation_median"), np.arange(3.0))
 WRITERS = {
     "plain": lambda path: writing.write(path, b"new"),
-    "search": lambda path: saved.write(path.parent, {"a": np.zeros(2)}, {}),
-    "model": lambda path: export.save(path, cases.machine((3, 2))),
+    "search": lambda path: saved.write_search(path.parent, {"a": np.zeros(2)}, {}),
+    "model": lambda path: export.save_model(path, cases.machine((3, 2))),
     "picture": lambda path: save_figure(path, Figure()),
     "convergence": lambda path: plot(path, "sphere", HISTORY),
     "flow": draw_ball,

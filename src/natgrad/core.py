@@ -23,7 +23,7 @@ Carry = Any
 Batch = Any
 Samples = Any
 Factor = Any
-Damping = Any  # a number, or a tree of them where an operator has one for every unit
+DampingStrength = Any  # a number, or a tree of them where an operator has one for every unit
 Numbers = dict[str, Float[Array, "..."]]
 
 
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
     """Value and gradient of an objective at a model, and what was drawn to get them.
 
     `after` is zero, but known only when the LAPACK calls made so far in the step are done: side by side
-    they can wait for each other for ever, so every call depends on the one before.
+    they can wait for each other forever, so every call depends on the one before.
     """
 
     value: Float[Array, ""]
@@ -74,7 +74,7 @@ class Operator(Protocol):
     def bind(self) -> Product:
         """The operator, linearized once, for any number of products."""
 
-    def mean_diagonal(self, key: PRNGKeyArray) -> Damping:
+    def mean_diagonal(self, key: PRNGKeyArray) -> DampingStrength:
         """The mean of its diagonal: one number, or some for every unit."""
 
     @property
@@ -117,7 +117,7 @@ class Solver(NamedTuple):
     guess).
     """
 
-    prepare: Callable[[Any, Damping, Any], tuple[Factor, Any]]
+    prepare: Callable[[Any, DampingStrength, Any], tuple[Factor, Any]]
     solve: Callable[[Factor, Model, Model | None], Solution]
 
 

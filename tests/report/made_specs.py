@@ -55,7 +55,7 @@ TOY = Spec(
         Column("valid_hits", "validation hits", higher=True, chart="Hits"),
         Column("test_hits", "hits", unit="per shot", higher=True, chart="Hits", percent=True, final=True),
     ),
-    judge="valid_hits",
+    criterion="valid_hits",
     headline="test_hits",
     kind="made_specs:TOY_KIND",
 )
@@ -70,7 +70,7 @@ MACHINE = Spec(
         Column("kl", "KL from the true distribution", unit="nats", higher=False, log=True, final=True),
         Column("effective_samples", "effective samples", note="of the importance weights"),
     ),
-    judge="valid_loss",
+    criterion="valid_loss",
     headline="test_ll",
     kind="made_specs:TOY_KIND",
 )

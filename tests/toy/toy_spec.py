@@ -2,7 +2,7 @@
 
 from pydantic import PositiveFloat
 
-from natgrad.config.sections import Model, Section, compose, setting
+from natgrad.config.sections import ModelSection, Section, compose, setting
 from natgrad.models.registry import Column, Spec
 
 
@@ -22,7 +22,7 @@ class Rates(Section):
 SPEC = Spec(
     kinds={"toy": "independent binary variables"},
     settings={
-        ("toy", method): compose("toy", method, model=Model, objective=Chains, rates=Rates)
+        ("toy", method): compose("toy", method, model=ModelSection, objective=Chains, rates=Rates)
         for method in ("natural", "plain")
     },
     methods={"natural": "by the exact Fisher, which is diagonal", "plain": "the gradient itself"},

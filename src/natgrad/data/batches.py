@@ -18,7 +18,7 @@ from natgrad.tree import pytree, static
 
 
 @pytree
-class Rows:
+class StoredRows:
     """A set of rows on the device: real numbers, or bytes, of which value / levels is a Bernoulli mean."""
 
     values: UInt8[Array, "row visible"] | Float[Array, "row visible"]
@@ -26,10 +26,10 @@ class Rows:
     resample: bool = static(default=False)
 
 
-def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> Rows:
+def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> StoredRows:
     """Move rows to the device, once: floats as float32, others as bytes."""
     kind = jnp.float32 if values.dtype.kind == "f" else jnp.uint8
-    return Rows(jnp.asarray(values, kind), levels, resample)
+    return StoredRows(jnp.asarray(values, kind), levels, resample)
 
 
 def rows_of(dataset: Dataset) -> Rows:
@@ -42,8 +42,8 @@ def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> In
     return jax.random.permutation(jax.random.fold_in(key, epoch), rows)
 
 
-def draw(
-    key: PRNGKeyArray, rows: Rows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
+def take_batch(
+    key: PRNGKeyArray, rows: StoredRows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
     """The chosen rows as they are, or drawn in {0,1} where they are means to resample, units-major."""
     stored = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster

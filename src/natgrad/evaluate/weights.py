@@ -36,7 +36,7 @@ class Running(NamedTuple):
     largest: Float[Array, "row kept"]
 
 
-class Rows(NamedTuple):
+class RowStatistics(NamedTuple):
     """What the weights of every row tell: the log of their mean, its variance, their number and tail.
 
     `pareto_k` is None where the samples are too few for it, or no tails were kept.
@@ -115,15 +115,15 @@ def _collected(space: Array, log_weights: LogWeights, place: Array, turns: int) 
     return jax.lax.cond(place == turns - 1, selected, lambda: space)
 
 
-def told(found: Running, samples: int) -> Rows:
+def row_statistics(found: Running, samples: int) -> RowStatistics:
     """What sums over that many samples tell of every row, in float64."""
     first, second, largest = (np.asarray(part, np.float64) for part in found)
     variance = np.maximum(np.exp(second - 2 * first) - 1 / samples, 0.0)
     tails = pareto_k(largest, samples) if largest.shape[1] else None
-    return Rows(first - np.log(samples), variance, np.exp(2 * first - second), tails)
+    return RowStatistics(first - np.log(samples), variance, np.exp(2 * first - second), tails)
 
 
-def likelihood(rows: Rows, samples: int) -> Likelihood:
+def likelihood(rows: RowStatistics, samples: int) -> Likelihood:
     """The mean over rows of their log-means, with its two errors."""
     values, number = rows.log_mean, len(rows.log_mean)
     se = float(values.std(ddof=1) / np.sqrt(number)) if number > 1 else float("nan")
@@ -158,7 +158,7 @@ def pareto_k(largest: Float[np.ndarray, "row kept"], samples: int) -> Float[np.n
 
 
 def _tail_shape(tail: Float[np.ndarray, " length"]) -> float:
-    """The shape k of a tail above its last log-weight, drawn towards 1/2 by ten more observations [psis].
+    """The shape k of a tail above its last log-weight, drawn toward 1/2 by ten more observations [psis].
 
     Weights of discrete samples repeat. Those equal to the last one are not part of the tail, and if all are
     equal there is none. Then, and where it would be smaller still, k is -1, that of a uniform distribution.

@@ -118,7 +118,7 @@ def _folded(
 ) -> Float[Array, "side draw"]:
     """Terms of up to fifteen units combined, in passing: no term is ever stored.
 
-    Slices are of equal length, since others are not vectorised: of a prime number of units each stays alone.
+    Slices are of equal length, since others are not vectorized: of a prime number of units each stays alone.
     """
     units = arrays[0].shape[0]
     number = max(count for count in range(1, 16) if units % count == 0)
@@ -158,7 +158,7 @@ def repeated(values: Values, samples: int) -> Values:
 def stored(array: Float[Array, "row sample"]) -> Float[Array, "row sample"]:
     """The same numbers, made once: the compiler does not repeat what is behind a matrix product.
 
-    It would otherwise compute a small array anew for every element that it is combined with;
+    It would otherwise compute a small array again for every element that it is combined with;
     `optimization_barrier` does not stop it on a CPU.
     """
     if array.shape[-1] > _FEW:
@@ -196,6 +196,6 @@ def _tail(logit: Array) -> Array:
 
 
 def fresh(key: PRNGKeyArray, inputs: int, units: int, weights: Initializer, bias: float) -> Layer:
-    """A layer with weights drawn by an initialiser for [out, in] arrays, and a constant bias."""
+    """A layer with weights drawn by an initializer for [out, in] arrays, and a constant bias."""
     dtype = jnp.zeros(()).dtype
     return Layer(weights(key, (units, inputs), dtype), jnp.full((units,), bias, dtype))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import Carry, Damping, Metric, Model, Product, Samples
+from natgrad.core import Carry, DampingStrength, Metric, Model, Product, Samples
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks, per_unit, scaled
 from natgrad.tree import pytree
@@ -68,7 +68,7 @@ class LayeredFisher:
         return tuple(map(_mean, nodes(self.blocks)))
 
 
-def gained(damping: Damping, vector: Model) -> Model:
+def gained(damping: DampingStrength, vector: Model) -> Model:
     """(1 + damping) times a vector; the damping is one number, or has some for every node [nrws eq. 31]."""
     if not isinstance(damping, tuple):
         return tree.scale(1 + damping, vector)

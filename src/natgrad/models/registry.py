@@ -121,7 +121,7 @@ class Spec:
         methods: a line about every method.
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.
-        judge: the column on validation data by which runs are compared.
+        criterion: the column on validation data by which runs are compared.
         headline: the column that is reported; of several the first that a trace has.
         shape: what the data decide of the model.
         is_scheduled: (config): whether anything in it follows a schedule.
@@ -136,7 +136,7 @@ class Spec:
     methods: Mapping[str, str]
     short: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[Column, ...] = ()
-    judge: str = "valid_loss"
+    criterion: str = "valid_loss"
     headline: str | tuple[str, ...]
     shape: type[Shape] = Shape
     kind: str
@@ -155,7 +155,7 @@ class Spec:
         return [method for name, method in self.settings if name == kind]
 
 
-def names() -> list[str]:
+def kind_names() -> list[str]:
     """The names of all kinds, natgrad's own first."""
     return [*FOLDERS, *(point for point in _plugged() if point not in FOLDERS)]
 
@@ -163,16 +163,16 @@ def names() -> list[str]:
 def spec_of(kind: str) -> Spec:
     """The spec of a kind."""
     if kind in FOLDERS:
-        return resolve(FOLDERS[kind])
+        return resolve_reference(FOLDERS[kind])
     if kind in _plugged():
         return _plugged()[kind].load()
-    raise unknown("model", kind, names())
+    raise unknown("model", kind, kind_names())
 
 
 def specs() -> Iterator[Spec]:
     """Every spec once."""
     seen: list[Spec] = []
-    for spec in map(spec_of, names()):
+    for spec in map(spec_of, kind_names()):
         if spec not in seen:
             seen.append(spec)
             yield spec
@@ -190,7 +190,7 @@ def is_higher_better(name: str) -> bool:
     return column is not None and bool(column.higher)
 
 
-def resolve(place: str) -> Any:
+def resolve_reference(place: str) -> Any:
     """What "module:NAME" stands for."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -53,10 +53,10 @@ def headline(kind: str, row: _Row) -> Column | None:
     return None if spec is None else described_column(spec.headline_of(row), described([kind]))
 
 
-def judge(kind: str) -> Column:
+def criterion(kind: str) -> Column:
     """The column on validation data by which a kind's runs are compared."""
     spec = spec_if_known(kind)
-    return described_column(LOSS if spec is None else spec.judge, described([kind]))
+    return described_column(LOSS if spec is None else spec.criterion, described([kind]))
 
 
 def final(kind: str, row: _Row) -> tuple[list[Column], list[Column]]:
@@ -70,8 +70,8 @@ def final(kind: str, row: _Row) -> tuple[list[Column], list[Column]]:
 
 def best(rows: Sequence[_Row], column: Column) -> _Row:
     """The row that is best by a column, the first of equals; an empty one where no row has it."""
-    measured = [row for row in rows if row.get(column.name) is not None]
-    return min(measured, key=lambda row: as_loss(row[column.name], column), default={})
+    evaluated = [row for row in rows if row.get(column.name) is not None]
+    return min(evaluated, key=lambda row: as_loss(row[column.name], column), default={})
 
 
 def as_loss(value: float, column: Column) -> float:

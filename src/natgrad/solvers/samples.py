@@ -35,7 +35,7 @@ class Tiles(NamedTuple):
     damping: _Units
 
 
-class Iterate(NamedTuple):
+class SampleIterate(NamedTuple):
     """Where the iteration is; `power` is the residual's squared length, unit by unit."""
 
     solution: SampleVectors
@@ -96,17 +96,17 @@ def _tiled(layers: Sequence[Array], filling: float) -> Array:
     return jnp.concatenate(pieces).reshape(-1, TILE, *layers[0].shape[1:])
 
 
-def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> Iterate:
+def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> SampleIterate:
     """Conjugate gradients from zero."""
     damping = tiles.damping[..., None]
-    at = Iterate(jnp.zeros_like(right), right, right, _squared(right))
+    at = SampleIterate(jnp.zeros_like(right), right, right, _squared(right))
     for _ in range(iterations):
         product = tiles.root * ((tiles.root * at.direction) @ tiles.gram) + damping * at.direction
         step = quotient(at.power, (at.direction * product).sum(axis=2))[..., None]
         residual = at.residual - step * product
         power = _squared(residual)
         turned = residual + quotient(power, at.power)[..., None] * at.direction
-        at = Iterate(at.solution + step * at.direction, residual, turned, power)
+        at = SampleIterate(at.solution + step * at.direction, residual, turned, power)
     return at
 
 

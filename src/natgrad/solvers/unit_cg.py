@@ -44,7 +44,7 @@ class Primal(NamedTuple):
     deflation: Float[Array, " out"]
 
 
-def conjugate_gradient(iterations: int = 4) -> UnitSolver:
+def unit_conjugate_gradient(iterations: int = 4) -> UnitSolver:
     """A fixed number of iterations for every layer."""
 
     def prepare(blocks: Blocks, damping: UnitDamping) -> tuple[()]:
@@ -80,7 +80,7 @@ def _solve_over_parameters(
         primal = _primal(needs_rows(system.blocks, "cg"), damping)
         return _over_parameters(primal, gradient, iterations)
 
-    found = stacks.map_layers(layer, tuple(systems), tuple(gradients))
+    found = stacks.map_stacked(layer, tuple(systems), tuple(gradients))
     return [LayerSolution(value, iterations) for value in found]
 
 
@@ -119,7 +119,7 @@ def _energy(
     return response, length + damping * (direction * direction).sum(axis=1)
 
 
-class Iterate(NamedTuple):
+class ParameterIterate(NamedTuple):
     """Where conjugate gradients are; `power` is residual . preconditioned residual, unit by unit."""
 
     solution: Vectors
@@ -142,14 +142,16 @@ def _deflating(strength: Float[Array, " out"], axis: Float[Array, " side"]) -> P
     return precondition
 
 
-def _start(right: Vectors, precondition: Precondition) -> Iterate:
-    return Iterate(jnp.zeros_like(right), right, *precondition(right))
+def _start(right: Vectors, precondition: Precondition) -> ParameterIterate:
+    return ParameterIterate(jnp.zeros_like(right), right, *precondition(right))
 
 
-def _advance(at: Iterate, product: Vectors, energy: Array, precondition: Precondition) -> Iterate:
+def _advance(
+    at: ParameterIterate, product: Vectors, energy: Array, precondition: Precondition
+) -> ParameterIterate:
     """One iteration, from the metric's product with the direction and their inner product."""
     step = quotient(at.power, energy)[:, None]
     residual = at.residual - step * product
     corrected, power = precondition(residual)
     turned = corrected + quotient(power, at.power)[:, None] * at.direction
-    return Iterate(at.solution + step * at.direction, residual, turned, power)
+    return ParameterIterate(at.solution + step * at.direction, residual, turned, power)

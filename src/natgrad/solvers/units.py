@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natgrad import tree
-from natgrad.core import Damping, Factor, Model, Solution, Solver
+from natgrad.core import DampingStrength, Factor, Model, Solution, Solver
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.metrics.layered import LayeredFisher, nodes
@@ -65,14 +65,14 @@ class LayerFactors(NamedTuple):
     """A layered operator ready to be solved: its damping as it was given, and a factor for every node."""
 
     operator: LayeredFisher
-    damping: Damping
+    damping: DampingStrength
     factors: tuple[Any, ...]
 
 
 def per_layer(choose: Choice) -> Solver:
     """The solver that a choice takes for every layer; parameters of their own are divided by their metric."""
 
-    def prepare(operator: LayeredFisher, damping: Damping, after: Any) -> tuple[LayerFactors, Any]:
+    def prepare(operator: LayeredFisher, damping: DampingStrength, after: Any) -> tuple[LayerFactors, Any]:
         factors, damped = [], operator.damped(damping)
         for solver, (block, a) in zip(_chosen(choose, damped), damped, strict=True):
             found, after = ((), after) if solver is None else _prepared(solver, block, a, after)

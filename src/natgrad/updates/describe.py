@@ -71,7 +71,7 @@ def of_layers(*, gain: bool) -> Callable[[Info], Numbers]:
     return describe
 
 
-def named(found: dict[str, Any]) -> dict[str, float]:
+def numbers_by_name(found: dict[str, Any]) -> dict[str, float]:
     """Every number by name: the vector `left.residual` as `left.0.residual` and so on."""
     numbers = {}
     for name, value in found.items():

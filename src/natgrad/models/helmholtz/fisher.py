@@ -77,7 +77,7 @@ def from_values(metric: Metric) -> Metric:
     def measure(
         key: PRNGKeyArray, carry: Carry, model: Helmholtz, drawn: Phases
     ) -> tuple[LayeredFisher, Carry]:
-        again = lambda part: machine.judged(model, part.values)  # noqa: E731
+        again = lambda part: machine.evaluated(model, part.values)  # noqa: E731
         repeated = drawn._replace(wake=again(drawn.wake), dreams=again(drawn.dreams))
         return metric.measure(key, carry, model, repeated)
 

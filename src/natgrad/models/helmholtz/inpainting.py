@@ -86,7 +86,7 @@ def start(key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, dr
 def advance(key: PRNGKeyArray, model: Helmholtz, chain: Chain, hide: Mask, *, samples: int) -> Chain:
     """One step of every chain: hidden states by resampling, then hidden pixels given them."""
     key_wake, key_pick, key_pixels = jax.random.split(key, 3)
-    present = helmholtz.judged(model, (chain.visible[:, :, None], *chain.hidden))
+    present = helmholtz.evaluated(model, (chain.visible[:, :, None], *chain.hidden))
     fresh = helmholtz.wake(key_wake, model, chain.visible, samples)  # ~ q(h | x)
     log_weights = jnp.concatenate([helmholtz.log_weights(model, drawn) for drawn in (present, fresh)], axis=1)
     pick = jax.random.categorical(key_pick, log_weights, axis=1)  # the present state is number 0

@@ -76,7 +76,7 @@ def _coded(size: int, coding: Coding) -> Callable[..., Array]:
     """Batches: binary values in the machine's coding, units first."""
     drawn = batches.in_order(size)
 
-    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> Array:
+    def draw(key: PRNGKeyArray, rows: batches.StoredRows, order: Array, position: Array) -> Array:
         on = drawn(key, rows, order, position)
         return coding.value(on, on.dtype)
 

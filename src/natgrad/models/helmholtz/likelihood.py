@@ -15,10 +15,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.errors import InputError
 from natgrad.evaluate import weights
-from natgrad.evaluate.weights import Likelihood, Rows, Running
+from natgrad.evaluate.weights import Likelihood, RowStatistics, Running
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.training import compile as ahead
+from natgrad.training import compile as compilation
 
 _Visible = Float[Array, "visible row"]
 
@@ -52,7 +52,7 @@ def log_means(
     power: float = 1.0,
     memory_mb: float = 64.0,
     tails: bool = True,
-) -> Rows:
+) -> RowStatistics:
     """The log-mean of w^power for every row, and what its weights tell."""
     if samples < 1:
         raise InputError(f"samples: expected at least 1, got {samples}")
@@ -67,10 +67,10 @@ def log_means(
         portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
         found.append(jax.tree.map(np.asarray, estimate(own, model, portion, samples, power)))
     sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
-    return weights.told(sums, samples)
+    return weights.row_statistics(sums, samples)
 
 
-@partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=ahead.WIDE)
+@partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=compilation.WIDE)
 def _estimate(
     key: PRNGKeyArray,
     model: Helmholtz,

@@ -94,7 +94,7 @@ def wake(
     *,
     reuse: bool = False,
 ) -> Pass:
-    """Draw hidden states for data, `samples` for each row, and let both networks judge them.
+    """Draw hidden states for data, `samples` for each row, and let both networks evaluate them.
 
     The first layer's logits are computed once per row: its inputs are the same for all samples.
     With `reuse`, from the probabilities that gradients need, too.
@@ -111,7 +111,7 @@ def wake(
 
 
 def dream(key: PRNGKeyArray, model: Helmholtz, rows: int, samples: int) -> Pass:
-    """Draw `rows` x `samples` fantasies from the generation network, and let both networks judge them."""
+    """Draw `rows` x `samples` fantasies from the generation network, and let both networks evaluate them."""
     logit = model.prior[:, None, None]
     uniforms = _uniforms(key, model.sizes, (rows, samples), logit.dtype)
     values = [bernoulli.draw(uniforms[-1], logit, model.coding)]  # ~ p(h_L)
@@ -124,7 +124,7 @@ def dream(key: PRNGKeyArray, model: Helmholtz, rows: int, samples: int) -> Pass:
     return Pass(tuple(values), tuple(generation), recognition)
 
 
-def judged(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
+def evaluated(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
     """What both networks say of given values of all layers."""
     generation = map_layers(bernoulli.logits, model.generation, values[1:])
     recognition = map_layers(bernoulli.logits, model.recognition, values[:-1])
@@ -144,7 +144,7 @@ def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "row sample"]
 
 
 def log_weights(model: Helmholtz, drawn: Pass, *, reuse: bool = False) -> Float[Array, "row sample"]:
-    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer.
+    """log p(x, h) - log q(h | x), the unnormalized importance weights [nrws eq. 9], layer by layer.
 
     With `reuse`, from the probabilities that gradients need, too.
     """

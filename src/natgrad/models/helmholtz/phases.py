@@ -61,7 +61,7 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
         drawn = Phases(wake, weigh(log_weights), dreams)
         value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=1) - jnp.log(samples))
         effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=1))
-        return Estimate(value, gradient(model, drawn, shares), drawn, {"effective_samples": effective})
+        return Estimate(value, phase_gradient(model, drawn, shares), drawn, {"effective_samples": effective})
 
     return stateless(estimate, lambda model, drawn: loss(model, drawn, shares))
 
@@ -78,13 +78,13 @@ def sleep_only(samples: int, share: float) -> Objective:
         return Estimate(value, Helmholtz(*rest, taught, model.coding), Phases(dreams, even, dreams), {})
 
     def revalue(model: Helmholtz, drawn: Phases) -> Float[Array, ""]:
-        again = machine.judged(model, drawn.dreams.values)
+        again = machine.evaluated(model, drawn.dreams.values)
         return -share * jnp.mean(machine.log_recognition(model, again))
 
     return stateless(estimate, revalue)
 
 
-def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
+def phase_gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
     """The loss gradient of a whole machine from the draws of both phases."""
     rows, samples = drawn.weights.shape
     prior, generation = _generation(model, drawn.wake, stored(drawn.weights / rows))
@@ -98,9 +98,9 @@ def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
 
 
 def loss(model: Helmholtz, drawn: Phases, shares: Shares) -> Float[Array, ""]:
-    """The loss whose gradient is `gradient`, for draws and weights that stay as they are."""
+    """The loss whose gradient is `phase_gradient`, for draws and weights that stay as they are."""
     rows, samples = drawn.weights.shape
-    wake, dreams = (machine.judged(model, part.values) for part in (drawn.wake, drawn.dreams))
+    wake, dreams = (machine.evaluated(model, part.values) for part in (drawn.wake, drawn.dreams))
     value = -(drawn.weights * machine.log_joint(model, wake)).sum() / rows  # [nrws eq. 8]
     woken = shares.wake * (drawn.weights - shares.baseline / samples)
     value = value - (woken * machine.log_recognition(model, wake)).sum() / rows  # [nrws eq. 10]

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 
 from natgrad.core import Algorithm, Direction, Pace, Solver
-from natgrad.layers.networks import Activation
-from natgrad.layers.supervised import Task, supervised
+from natgrad.layers.perceptron import Activation
+from natgrad.layers.task import Task, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
 from natgrad.metrics.empirical import centred_covariance
 from natgrad.metrics.units import exact_units, sampled_units
@@ -27,7 +27,7 @@ from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.subspace import subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.solvers.unit_cg import unit_conjugate_gradient as unit_gradients
 from natgrad.solvers.units import UnitSolver
 from natgrad.solvers.whole import automatic, dense_solve, dual_solve
 from natgrad.updates.damping import constant, levenberg_marquardt

@@ -29,7 +29,7 @@ class Data(sections.Data):
     )
 
 
-class Network(sections.Model):
+class NetworkModel(sections.ModelSection):
     """The sizes of a network and its units."""
 
     layers: tuple[PositiveInt, ...] = setting(
@@ -52,7 +52,7 @@ class Network(sections.Model):
         return self
 
 
-class Perceptron(Network):
+class PerceptronModel(NetworkModel):
     """A network whose targets are labels."""
 
     output: Literal["softmax", "sigmoid", "linear"] = setting(
@@ -61,14 +61,14 @@ class Perceptron(Network):
     )
 
 
-class Convolutional(Perceptron):
+class ConvolutionalModel(PerceptronModel):
     """A network of images: banks of filters before its layers."""
 
     filters: tuple[PositiveInt, ...] = setting((8, 16), "Filters of each bank.", min_length=1)
     filter_width: PositiveInt = setting(5, "Pixels of a filter's side.")
 
 
-class Autoencoder(Network):
+class AutoencoderModel(NetworkModel):
     """A network whose targets are its inputs."""
 
     output: Literal["sigmoid", "linear"] = setting(
@@ -76,7 +76,7 @@ class Autoencoder(Network):
     )
 
 
-class Rows(Section):
+class MetricBatch(Section):
     """Which rows a metric sees."""
 
     data: Literal["same", "different"] = setting(
@@ -119,19 +119,19 @@ class Whole(sections.Bounded, Warm, sections.Refreshed, sections.Iterative, sect
     )
 
 
-class Natural(Whole, AnyRows):
+class NaturalMetric(Whole, AnyRows):
     """The Fisher metric of the whole network."""
 
 
-class Tonga(Whole, Rows):
+class Tonga(Whole, MetricBatch):
     """The centered covariance of gradients."""
 
 
-class HessianFree(Warm, sections.Iterative, sections.Damped, Rows):
+class HessianFree(Warm, sections.Iterative, sections.Damped, MetricBatch):
     """The Gauss-Newton matrix by Martens' rules."""
 
 
-class Krylov(sections.Iterative, Rows):
+class Krylov(sections.Iterative, MetricBatch):
     """The subspace in which the loss is minimized."""
 
 
@@ -157,14 +157,14 @@ class Shape(registry.Shape):
         return cls(visible=dataset.visible, image_shape=dataset.image_shape, outputs=outputs)
 
 
-_MODELS: dict[str, type[sections.Model]] = {
-    "mlp": Perceptron,
-    "convnet": with_defaults(Convolutional, layers=(100,)),
-    "autoencoder": with_defaults(Autoencoder, layers=(200, 30)),
+_MODELS: dict[str, type[sections.ModelSection]] = {
+    "mlp": PerceptronModel,
+    "convnet": with_defaults(ConvolutionalModel, layers=(100,)),
+    "autoencoder": with_defaults(AutoencoderModel, layers=(200, 30)),
 }
 _METHODS: dict[str, dict[str, Any]] = {
     "natural": {
-        "metric": with_defaults(Natural, damping=0.1),
+        "metric": with_defaults(NaturalMetric, damping=0.1),
         "optimizer": with_defaults(sections.Optimizer, learning_rate=1.0),
     },
     "hessian-free": {
@@ -180,7 +180,7 @@ _Training = with_defaults(sections.Training, epochs=20, batch_size=128)
 _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
-def _settings(kind: str, method: str) -> type[sections.Run]:
+def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     checks = [sections.own_length] if method in ("natural", "tonga") else []
     return sections.compose(
         kind,
@@ -283,7 +283,7 @@ SPEC = Spec(
         ),
         Column("test_squared_error", "squared error", higher=False, chart="Squared error", final=True),
     ),
-    judge="valid_ll",
+    criterion="valid_ll",
     headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
