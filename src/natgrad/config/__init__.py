@@ -38,7 +38,7 @@ def validate(tree: Mapping[str, Any]) -> RunSettings:
     reader = reader_of(tree)
     spec = registry.spec_of(reader[0])
     try:
-        found: Run = spec.settings[reader].model_validate(dict(tree))
+        found: RunSettings = spec.settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
     if found.training.schedule_steps is not None and not spec.is_scheduled(found):

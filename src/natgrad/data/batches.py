@@ -32,7 +32,7 @@ def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> St
     return StoredRows(jnp.asarray(values, kind), levels, resample)
 
 
-def rows_of(dataset: Dataset) -> Rows:
+def rows_of(dataset: Dataset) -> StoredRows:
     """The training rows of a data set."""
     return on_device(dataset.train, dataset.levels, dataset.resample)
 
@@ -54,11 +54,13 @@ def take_batch(
     return (uniform < chosen.astype(dtype)).astype(dtype)  # ~ Bernoulli(value / levels)
 
 
-def in_order(size: int) -> Callable[[PRNGKeyArray, Rows, Array, Array], Float[Array, "visible batch"]]:
+def in_order(size: int) -> Callable[[PRNGKeyArray, StoredRows, Array, Array], Float[Array, "visible batch"]]:
     """How batch number `position` of an epoch's order is drawn."""
 
-    def drawn(key: PRNGKeyArray, rows: Rows, order: Array, position: Array) -> Float[Array, "visible batch"]:
+    def drawn(
+        key: PRNGKeyArray, rows: StoredRows, order: Array, position: Array
+    ) -> Float[Array, "visible batch"]:
         chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-        return draw(key, rows, chosen, jnp.zeros(()).dtype)
+        return take_batch(key, rows, chosen, jnp.zeros(()).dtype)
 
     return drawn

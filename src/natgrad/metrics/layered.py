@@ -56,7 +56,7 @@ class LayeredFisher:
         """Its diagonal."""
         return map_nodes(_diagonal, self.blocks)
 
-    def damped(self, damping: Damping) -> list[tuple[Any, Array]]:
+    def damped(self, damping: DampingStrength) -> list[tuple[Any, Array]]:
         """Every node with the damping of its units, from one number or from those of every node."""
         found = nodes(self.blocks)
         given = damping if isinstance(damping, tuple) else (damping,) * len(found)

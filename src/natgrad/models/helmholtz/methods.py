@@ -97,7 +97,7 @@ def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
 
 def sources_of(settings: Any) -> tuple[Callable[[int | None], Metric], ...]:
     """The metrics that a config names, as the table has them now."""
-    return tuple(SOURCES[name][getattr(settings.metric, name)] for name in _measured(settings))
+    return tuple(SOURCES[name][getattr(settings.metric, name)] for name in _with_metric(settings))
 
 
 def rate_of(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
@@ -144,7 +144,7 @@ def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
         return steepest()
     looks = settings.metric.adaptive or settings.metric.kl_radius
     blocks: dict[str, Block] = {}
-    sources = dict(zip(measured, sources_of(settings), strict=True))
+    sources = dict(zip(with_metric, sources_of(settings), strict=True))
     for name, part in PARTS.items():
         own = _own(settings, pace, name)
         if name in with_metric:

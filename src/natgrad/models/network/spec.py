@@ -43,7 +43,7 @@ class NetworkModel(sections.ModelSection):
     beta: PositiveFloat | None = setting(None, "The standard deviation of a linear output.", unset="1.0")
 
     @model_validator(mode="after")
-    def _beta_is_of_linear_outputs(self) -> "Network":
+    def _beta_is_of_linear_outputs(self) -> "NetworkModel":
         if self.beta is not None and self.output != "linear":
             raise InputError(
                 f"model.beta is the deviation of a linear output, got the output {self.output}; "
