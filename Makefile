@@ -19,10 +19,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## train a Helmholtz machine on embedded digits (no network)
 	$(BIN)/natgrad train
 
-test: $(STAMP) ## the fast tests, under six minutes on two cores
+test: $(STAMP) ## the fast tests: a case or two of every contract
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-all: $(STAMP) ## every test, the slow ones too
+test-all: $(STAMP) ## every test: long trainings and whole grids of cases too
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 lint: $(STAMP) ## ruff, mypy and the import contract

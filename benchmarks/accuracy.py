@@ -18,7 +18,7 @@ from natgrad.data import batches
 from natgrad.data import load as load_data
 from natgrad.metrics.blocks import join
 from natgrad.solvers.shared import shared
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import LayerSystem
 
 ITERATIONS, DIRECTIONS = (1, 2, 3, 4, 5, 6), (8, 16, 32, 64)
@@ -41,7 +41,7 @@ def layers(info) -> list[tuple]:
 def error(solver, kept, present, damping: float) -> float:
     """The relative error of a solver that saw the kept metric, for the present gradient and metric."""
 
-    def prepared(blocks, gradient):  # one after the other: LAPACK calls side by side can wait for ever
+    def prepared(blocks, gradient):  # one after the other: LAPACK calls side by side can wait forever
         strength = jnp.full_like(gradient.bias, damping)
         factor = jax.block_until_ready(jax.jit(solver.prepare)(blocks, strength))
         return LayerSystem(blocks, strength, factor)
@@ -70,7 +70,7 @@ def measure(arch: str) -> dict:
     advance(found["nrws_fresh"], order, 500, 1500)
     late = layers(one_step(session, session.state.model, order))
     damping = session.settings.metric.damping
-    fresh = lambda at: {n: error(conjugate_gradient(n), at, at, damping) for n in ITERATIONS}  # noqa: E731
+    fresh = lambda at: {n: error(unit_conjugate_gradient(n), at, at, damping) for n in ITERATIONS}  # noqa: E731
     kept = lambda now: {n: error(shared(n), early, now, damping) for n in DIRECTIONS}  # noqa: E731
     return {
         "arch": arch,

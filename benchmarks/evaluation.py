@@ -20,6 +20,7 @@ from natgrad.layers import generator
 from natgrad.models.helmholtz import kind
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz.machine import Helmholtz
+from natgrad.models.registry import Shape
 from natgrad.training.compile import WIDE
 
 
@@ -42,7 +43,7 @@ def measure(arch: str, samples: int, rows: int, rounds: int, memory_mb: float) -
     data, layers = ARCHITECTURES[arch]
     settings = config.resolve({"data": data, "layers": layers, "method": "rws", "epochs": 1})
     dataset = load_data(data)
-    model = kind.fresh(jax.random.key(0), settings, kind.shape_of(settings, dataset))
+    model = kind.fresh(jax.random.key(0), settings, Shape.of(settings, dataset))
     visible = model.coding.value(jnp.asarray(dataset.test[:rows].T > 0, jnp.float32))
     portion, chunk = importance._portions(model, rows, samples, memory_mb)
     floor = jax.jit(products, static_argnames=("samples", "chunk"), compiler_options=WIDE)

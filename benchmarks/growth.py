@@ -22,7 +22,7 @@ from natgrad import config
 from natgrad.core import Pace
 from natgrad.layers import generator
 from natgrad.models.helmholtz import kind, methods
-from natgrad.models.helmholtz.spec import Shape
+from natgrad.models.registry import Shape
 from natgrad.training.compile import LONG, compiled
 
 START = {"visible": 784, "hidden": 300, "batch": 32, "samples": 10}
@@ -114,7 +114,7 @@ def slope(sizes: tuple[int, ...], values: list[float]) -> float:
 
 
 def practical(series: dict) -> float:
-    """The size at which a natural step would take a second, by the fitted law through the last point."""
+    """The size at which a natural step takes a second, by the fitted power law through the last point."""
     last = series["rows"][-1]
     return last["size"] * (SECOND / last["nrws_ms"]) ** (1 / series["exponents"]["nrws"])
 

@@ -45,7 +45,7 @@ def continuous(solver: str, name: str, size: int, arguments) -> list[opponents.R
 
 
 def binary(solver: str, name: str, size: int, arguments) -> list[opponents.Run]:
-    problem = functions.problem(name, size)
+    problem = functions.named_problem(name, size)
     family = "pairwise" if solver == "pairwise" else "bernoulli"
     options = {
         "natgrad": {"method": "adaptive"},
@@ -138,7 +138,7 @@ def speed(generations: int = 1000, size: int = 40) -> dict:
 
     from natgrad.relax.minimize import minimize
 
-    problem = functions.problem("ellipsoid", size)
+    problem = functions.named_problem("ellipsoid", size)
     population = 4 + int(3 * np.log(size))
     found = {}
     for label in ("natgrad_first", "natgrad_again"):

@@ -15,8 +15,8 @@ import time
 import jax
 import jax.numpy as jnp
 
-from natgrad.layers import networks, outputs
-from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.layers import outputs, perceptron
+from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.metrics.curvature import fisher
 from natgrad.models.network import presets
 from natgrad.solvers.truncated import conjugate_gradient
@@ -26,18 +26,18 @@ from natgrad.updates.natural import Options
 
 def problem(sizes: tuple[int, ...], rows: int):
     keys = jax.random.split(jax.random.key(0), 3)
-    layers = networks.fresh_perceptron(keys[0], sizes)
+    layers = perceptron.fresh_perceptron(keys[0], sizes)
     x = jax.random.uniform(keys[1], (rows, sizes[0]))
-    return layers, Rows(x, jax.random.randint(keys[2], (rows,), 0, sizes[-1]))
+    return layers, Examples(x, jax.random.randint(keys[2], (rows,), 0, sizes[-1]))
 
 
 def measure(sizes: tuple[int, ...], rows: int, iterations: int, rounds: int) -> dict:
-    task = Task(networks.perceptron(), outputs.softmax())
+    task = Task(perceptron.perceptron(), outputs.softmax())
     layers, data = problem(sizes, rows)
     never = lambda progress: jnp.asarray(False)  # noqa: E731
     solver, options = conjugate_gradient(iterations, stop=never), Options(length=learning_rate(1.0))
     method = presets.truncated(task, fisher(), solver, options)
-    key, batch = jax.random.key(1), Labelled(data)
+    key, batch = jax.random.key(1), TaskBatch(data)
     state = method.init(key, layers, batch)
     step = jax.jit(method.step)
 
@@ -45,7 +45,7 @@ def measure(sizes: tuple[int, ...], rows: int, iterations: int, rounds: int) -> 
     def product(p, v, x):
         value, change = jax.jvp(lambda p: task.network(p, x), (p,), (v,))
         _, pull = jax.vjp(lambda p: task.network(p, x), p)
-        return pull(task.law.fisher(value, change) / x.shape[0])[0]
+        return pull(task.output.fisher(value, change) / x.shape[0])[0]
 
     def steps() -> None:
         jax.block_until_ready(step(key, state, batch))
@@ -90,12 +90,12 @@ def summary(times: dict) -> dict:
     return found
 
 
-def memory(task: Task, layers: networks.Perceptron, data: Rows) -> dict:
+def memory(task: Task, layers: perceptron.Perceptron, data: Examples) -> dict:
     """Temporary memory of one product with 64 rows at once, in units of the parameters."""
     metric = fisher(rows_at_once=64)(task)
 
     def one(parameters, vector, inputs):
-        found, _ = metric.measure(jax.random.key(0), (), parameters, Labelled(Rows(inputs)))
+        found, _ = metric.measure(jax.random.key(0), (), parameters, TaskBatch(Examples(inputs)))
         return found.bind().mv(vector)
 
     compiled = jax.jit(one).lower(layers, layers, data.inputs).compile()

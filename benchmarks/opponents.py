@@ -1,4 +1,4 @@
-"""Runs of natgrad and of other minimisers on the same functions, from the same starts, with the same budgets.
+"""Runs of natgrad and of other minimizers on the same functions, from the same starts, with the same budgets.
 
 A run is (evaluations, best value, reached). natgrad and evosax run all seeds side by side, compiled; pycma
 and cmaes are called from Python, seed by seed, as long as a cell's share of CPU seconds lasts.
@@ -33,7 +33,7 @@ def natgrad_runs(
     progress = None
     for restart in range(restarts + 1):
         grown = plan.grown(2**restart) if restart else plan
-        fresh = jax.vmap(lambda _, used=grown: loop.begin(used))(jnp.arange(seeds))
+        fresh = jax.vmap(lambda _, used=grown: loop.first_progress(used))(jnp.arange(seeds))
         if means is not None:
             fresh = fresh._replace(state=fresh.state._replace(mean=jnp.asarray(_shaken(means, restart))))
         if progress is not None:
@@ -60,7 +60,7 @@ def natgrad_continuous(
     name: str, size: int, seeds: int, budget: int, *, method: str, restarts: int
 ) -> list[Run]:
     means, spread = starts(name, size, seeds)
-    problem = functions.problem(name, size)
+    problem = functions.named_problem(name, size)
     plan = make(size, "gaussian", {"method": method, "spread": spread})
     return natgrad_runs(problem, plan, means, seeds, budget, 1e-8, restarts)
 
@@ -73,7 +73,7 @@ def evosax_cma(name: str, size: int, seeds: int, budget: int) -> list[Run]:
     population = 4 + int(3 * np.log(size))
     strategy = CMA_ES(population_size=population, solution=jnp.zeros(size))
     params = strategy.default_params.replace(std_init=jnp.asarray(spread))
-    function = jax.vmap(functions.problem(name, size).function)
+    function = jax.vmap(functions.named_problem(name, size).function)
 
     def run(key, mean):
         def step(carry):
@@ -117,13 +117,13 @@ def cmaes_runs(name: str, size: int, seeds: int, budget: int, *, kind: str) -> I
         search = getattr(cmaes, kind)(mean=mean, sigma=spread, seed=seed + 1)
         best, used = np.inf, 0
         while best > 1e-8 and used + search.population_size <= budget and not search.should_stop():
-            told = []
+            evaluated = []
             for _ in range(search.population_size):
                 point = search.ask()
-                told.append((point, float(function(point))))
-            search.tell(told)
-            used += len(told)
-            best = min(best, *(value for _, value in told))
+                evaluated.append((point, float(function(point))))
+            search.tell(evaluated)
+            used += len(evaluated)
+            best = min(best, *(value for _, value in evaluated))
         yield used, best, best <= 1e-8
 
 

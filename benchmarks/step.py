@@ -69,8 +69,8 @@ def timed(action, steps: int) -> tuple[float, float]:
 
 
 def one_step(session, model, order):
-    """What is told of one more natural step, from a model."""
-    rows = batches.draw(
+    """The info of one more natural step, from a model."""
+    rows = batches.take_batch(
         session.key_steps, session.rows, order[: session.settings.training.batch_size], jnp.float32
     )
     state = session.state._replace(model=model)

@@ -1,15 +1,18 @@
 """How many files a reader visits to follow one training, and how often the file changes.
 
-    python -m benchmarks.walk [--json]
+    python -m benchmarks.walk [--pairs 20] [--json]
 
 A profiler follows every call of natgrad's own functions during a short `natgrad train --method nrws` on
-digits, and counts how often the objective's Python code runs: it is traced, not run, in the steps.
+digits, and counts how often the objective's Python code runs: it is traced, not run, in the steps. With
+`--pairs` it also says between which files the reader changes most often.
 """
 
 import argparse
 import json
 import sys
 import tempfile
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -36,7 +39,7 @@ class Walk:
             self.files.append(place)
 
 
-def walked() -> dict[str, int]:
+def walked() -> Walk:
     """Follow one training."""
     from natgrad.cli.main import main
 
@@ -51,12 +54,21 @@ def walked() -> dict[str, int]:
                 raise
         finally:
             sys.setprofile(None)
+    return walk
+
+
+def figures(walk: Walk, pairs: int) -> dict[str, int]:
+    """The counts, and those of the pairs of files that take turns most often."""
     changes = len(walk.files) - 1
-    return {"files": len(set(walk.files)), "changes": changes, "objective_traced": walk.estimates}
+    found = {"files": len(set(walk.files)), "changes": changes, "objective_traced": walk.estimates}
+    turns = Counter(" ".join(sorted(pair)) for pair in pairwise(walk.files))
+    return found | dict(turns.most_common(pairs))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON line")
-    given, found = parser.parse_args(), walked()
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of files to be listed")
+    given = parser.parse_args()
+    found = figures(walked(), given.pairs)
     print(json.dumps(found) if given.json else "\n".join(f"{name} {value}" for name, value in found.items()))

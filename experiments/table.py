@@ -69,7 +69,7 @@ def rows(found: Results) -> list[str]:
         ends = [deciding_row(trial["rows"], section) for trial in trials]
         said = [name, ", ".join(f"{brief(key)} {value}" for key, value in setting.items())]
         line = f"| {' | '.join([*said, *figures(ends, *section.columns)])} |"
-        lines.append((score(section, mean(ends, section.judge)), line))
+        lines.append((score(section, mean(ends, section.criterion)), line))
     lines.sort(key=lambda pair: -pair[0])
     return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(line for _, line in lines)]
 

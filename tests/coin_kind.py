@@ -10,19 +10,13 @@ from natgrad.config.sections import setting
 from natgrad.models.registry import Column, Spec
 
 
-class Coin(sections.Model):
+class Coin(sections.ModelSection):
     """A coin."""
 
     sides: PositiveInt = setting(2, "Sides of the coin.")
     faces: tuple[PositiveInt, ...] = setting((1, 2), "What is on them.")
     metal: Literal["silver", "gold"] = setting("silver", "What it is made of.")
     weight: float | None = setting(None, "Its weight.", unset="weighed")
-
-
-class Shape(sections.Section):
-    """What the data decide."""
-
-    visible: int
 
 
 def toss(run: Path, *, times: int = 3) -> dict:
@@ -45,9 +39,7 @@ SPEC = Spec(
     methods={"count": "count the heads", "guess": "guess"},
     short={"sides": "model.sides", "faces": "model.faces", "metal": "model.metal"},
     columns=(Column("test_heads", "heads", final=True),),
-    judge="valid_loss",
     headline="test_heads",
-    shape=Shape,
     kind="coin_kind:KIND",
     commands={"toss": "coin_kind:toss"},
 )

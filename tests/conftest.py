@@ -42,7 +42,7 @@ def usual_environment():
 
 
 @pytest.fixture
-def optimised():
+def optimized():
     """Compile as users do, for a test that trains for long."""
     jax.config.update("jax_disable_most_optimizations", False)
     yield

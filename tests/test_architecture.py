@@ -51,7 +51,7 @@ def functions(tree: ast.AST) -> list[ast.FunctionDef]:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("[nrws eq. 8] and [rws], an array [unit, sample, row]", []),
+        ("[nrws eq. 8] and [rws], an array [unit, row, sample]", []),
         ("[nrwz eq. 8]", ["nrwz eq. 8"]),
         ("[nobody sec. 3]", ["nobody sec. 3"]),
         ("[nrws eq. 16,\n    21] then [eq. 9]", []),

@@ -39,7 +39,7 @@ def test_every_place_is_equally_likely_for_a_row():
 def test_binary_rows_are_drawn_as_they_are(resample):
     values = np.random.default_rng(0).integers(0, 2, (9, 5), dtype=np.uint8)
     rows = batches.on_device(values, 1, resample)
-    got = batches.draw(generator.key(0), rows, jnp.array([3, 0, 3]), jnp.float64)
+    got = batches.take_batch(generator.key(0), rows, jnp.array([3, 0, 3]), jnp.float64)
     assert got.shape == (5, 3)
     np.testing.assert_array_equal(got.T, values[[3, 0, 3]])
 
@@ -53,7 +53,7 @@ def test_real_rows_are_drawn_as_they_are(dtype):
     values = np.random.default_rng(0).normal(0, 9, (9, 5)).astype(np.float32)
     rows = batches.on_device(values)
     assert rows.values.dtype == jnp.float32
-    got = batches.draw(generator.key(0), rows, jnp.array([3, 0, 3]), dtype)
+    got = batches.take_batch(generator.key(0), rows, jnp.array([3, 0, 3]), dtype)
     assert got.dtype == dtype
     np.testing.assert_array_equal(got.T, values[[3, 0, 3]])
 
@@ -64,7 +64,7 @@ def test_resampled_means_are_the_grey_values(levels, dtype):
     values = np.array([[0, 1, levels // 3, levels // 2, levels - 1, levels]], np.uint8)
     rows = batches.on_device(values, levels, True)
     number = 40_000
-    drawn = np.asarray(batches.draw(generator.key(7), rows, jnp.zeros(number, int), dtype), np.float64)
+    drawn = np.asarray(batches.take_batch(generator.key(7), rows, jnp.zeros(number, int), dtype), np.float64)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     mean = values[0] / levels
     error = np.sqrt(mean * (1 - mean) / number)
@@ -75,7 +75,7 @@ def test_resampled_means_are_the_grey_values(levels, dtype):
 def test_resampling_is_new_with_every_key_and_independent_between_pixels():
     rows = batches.on_device(np.full((1, 2), 8, np.uint8), 16, True)
     drawn = [
-        np.asarray(batches.draw(generator.key(seed), rows, jnp.zeros(4000, int), jnp.float64))
+        np.asarray(batches.take_batch(generator.key(seed), rows, jnp.zeros(4000, int), jnp.float64))
         for seed in (0, 1)
     ]
     signs = 2 * np.concatenate(drawn) - 1

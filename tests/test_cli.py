@@ -122,14 +122,15 @@ def test_a_fresh_process_repeats_a_run_bit_for_bit(trained, place):
         assert one == other
 
 
-def test_evaluating_and_sampling_a_run(trained, place):
-    done = fresh_process("evaluate", place / "run", "--samples", 50, "--json", check=True)
-    assert done.stdout.count("\n") == 1
-    result = json.loads(done.stdout)
-    assert {"test_ll", "test_ll_se", "samples"} <= set(result)
-    assert result["samples"] == 50
-    done = fresh_process("sample", place / "run", "--number", 4, "--out", place / "s.png", check=True)
-    assert "s.png" in done.stdout
+def test_evaluating_and_sampling_a_run(call, trained, place):
+    with jax.enable_x64(False):  # as the run was trained
+        code, out, _ = call("evaluate", place / "run", "--samples", 50, "--json")
+        assert (code, out.count("\n")) == (0, 1)
+        result = json.loads(out)
+        assert {"test_ll", "test_ll_se", "samples"} <= set(result)
+        assert result["samples"] == 50
+        code, out, _ = call("sample", place / "run", "--number", 4, "--out", place / "s.png")
+    assert (code, "s.png" in out) == (0, True)
     assert (place / "s.png").stat().st_size > 1000
 
 
@@ -143,7 +144,14 @@ def test_help_is_quick_and_imports_no_jax():
 
 
 @pytest.mark.parametrize(
-    "line", ["train --help", "train --model mlp --help", "evaluate --help", "train --dry-run --model convnet"]
+    "line",
+    [
+        "train --dry-run --model convnet",
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in ("train --help", "train --model mlp --help", "evaluate --help")
+        ),
+    ],
 )
 def test_what_only_tells_imports_no_jax(line):
     code = f"import sys\ntry:\n    {START}\nfinally:\n    print('jax' in sys.modules, file=sys.stderr)"
@@ -151,6 +159,21 @@ def test_what_only_tells_imports_no_jax(line):
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "False"
     assert done.stdout
+
+
+def test_a_training_looks_only_at_its_own_kind_and_method():
+    """Settings of other kinds are not imported, those of other methods not composed."""
+    code = (
+        "import sys\nfrom natgrad.cli import commands, main\n"
+        "seen = lambda settings, *rest, **others: print(settings.method)\n"
+        "commands._show_config = seen\n"
+        "try:\n    main.main(['train', '--method', 'nrws', '--layers', '3', '--quiet', '--dry-run'])\n"
+        "except SystemExit:\n    pass\n"
+        "from natgrad.models.helmholtz.spec import SPEC\n"
+        "print('natgrad.models.network.spec' in sys.modules, len(SPEC.settings.composed))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["nrws", "False 1"]
 
 
 def test_help_of_train_groups_flags_by_kind(call):

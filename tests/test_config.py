@@ -109,10 +109,11 @@ def other_value(name, field):
     return {str: "3by3", bool: not field.default}.get(field.annotation, 7)
 
 
-@pytest.mark.parametrize("kind", registry.names())
+@pytest.mark.parametrize("kind", registry.kind_names())
 def test_short_and_dotted_names_are_the_same_setting(kind):
-    fields, methods = names.fields_of_kind(kind), registry.spec_of(kind).methods_of(kind)
-    for short, dotted in names.short_names(kind).items():
+    methods, short_names = registry.spec_of(kind).methods_of(kind), names.short_names(kind)
+    fields = names.fields_named(short_names.values(), kind)
+    for short, dotted in short_names.items():
         if dotted not in fields:
             continue  # of another kind that shares the spec
         given = {"method": methods[-1], "model": kind}
@@ -139,13 +140,13 @@ def test_specs_are_whole(spec):
     assert not set(spec.short) & set(names.COMMON)
     columns = {column.name for column in spec.columns}
     shared = {column.name for column in registry.COLUMNS}
-    assert spec.headline in columns
-    assert spec.judge in columns | shared
+    assert spec.headline_of() in columns
+    assert spec.criterion in columns | shared
     assert not columns & shared
     for reader, settings in spec.settings.items():
         assert all(field.description for field in names.fields_of(settings).values()), reader
     for place in spec.commands.values():
-        assert registry.resolve(place).__doc__
+        assert registry.resolve_reference(place).__doc__
 
 
 def test_a_method_has_its_settings_and_no_others():
@@ -402,7 +403,7 @@ MISTAKES = [
     ({"coding": "sign"}, r"unknown model.coding 'sign'; did you mean 'signed'\?"),
     ({"data.binarize": "rond"}, r"unknown data.binarize 'rond'; did you mean 'round'\?"),
     ({"device": "cqu"}, r"unknown training.device 'cqu'; did you mean 'cpu'\?"),
-    ({"format": 2}, "unknown format '2'; known are 1"),
+    ({"format": 3}, "unknown format '3'; known are 2"),
     ({"learning_rat": 1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
     ({"optimizer.schedul": 1}, "unknown setting 'optimizer.schedul'; did you mean 'optimizer.schedule'"),
     ({"modell.layers": 1}, "unknown setting 'modell.layers'; did you mean 'model.layers'"),
@@ -431,6 +432,17 @@ MISTAKES = [
     ({"image_shape": [3, 1, 2]}, "image_shape: expected two whole numbers, height and width, got"),
     ({"objective.baseline": "maybe"}, "objective.baseline: expected true or false, got 'maybe'"),
     ({"objective.baseline": [1]}, r"objective.baseline: expected true or false, got \[1\]"),
+    (
+        {"optimizer.momentum": 0.5},
+        "^optimizer.momentum is the decay of an optimizer's averages, got the optimizer sgd, which has none; "
+        "leave it out, or use --optimizer momentum$",
+    ),
+    (
+        {"model": "mlp", "method": "hessian-free", "training.schedule_steps": 5},
+        "^training.schedule_steps is the length of schedules, got it for settings that follow none; leave it "
+        "out, or give training.epochs$",
+    ),
+    ({"training.schedule_steps": 5}, "follow none; leave it out, or give optimizer.schedule$"),
     ({"data": 3}, "data.name: expected a name, got 3"),
     ({"seed.a": 3}, "seed: expected a whole number, got {'a': 3}"),
 ]

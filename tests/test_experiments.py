@@ -25,8 +25,12 @@ def name(path):
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
+SETTINGS = [pytest.param(path, marks=pytest.mark.slow) if path in TABLES else path for path in FILES]
+
+
+@pytest.mark.parametrize("file", SETTINGS, ids=name)
 def test_every_setting_resolves(file):
+    """Those of a file with a table are resolved by the test of its table as well."""
     plan = plans.read_plan(file, {})
     assert all(candidate.variant for candidate in plan.candidates)
 
@@ -53,18 +57,20 @@ def test_the_published_estimator_weighs_dreams_by_other_samples(limit):
     """Row by row: sum over the first rows of w_r p (1 - p) u u^T / n, with the weight of all rows."""
     model, key = machine((3, 2, 2)), jax.random.key(0)
     batch = model.coding.value(jnp.asarray([[0, 1], [1, 1], [0, 0]]), jnp.float64)
-    drawn = reweighted(4).estimate(key, (), model, batch)[0].samples
+    drawn = jax.jit(reweighted(4).estimate)(key, (), model, batch)[0].samples
     metric = published.generation_as_published(limit)
-    found, _ = metric.measure(key, metric.init(key, model, drawn), model, drawn)
+    measure = jax.jit(lambda drawn: metric.measure(key, metric.init(key, model, drawn), model, drawn)[0])
+    found = measure(drawn)
     weights = np.ravel(drawn.weights) / 8
     kept = weights[:limit] * weights.sum() / weights[:limit].sum()
     states = [np.asarray(values).reshape(len(values), -1) for values in drawn.dreams.values]
     for number, (layer, below) in enumerate(zip(model.generation, found.blocks["generation"], strict=True)):
-        expected = np.zeros(below.dense().shape)
+        dense = jax.jit(lambda blocks: blocks.dense())(below)
+        expected = np.zeros(dense.shape)
         for row, weight in enumerate(kept):
             inputs = np.append(states[number + 1][:, row], 1.0)
             chance = 1 / (1 + np.exp(-np.column_stack([layer.weight, layer.bias]) @ inputs))
             expected += (weight * chance * (1 - chance))[:, None, None] * np.outer(inputs, inputs)
-        np.testing.assert_allclose(below.dense(), expected, rtol=1e-12)
+        np.testing.assert_allclose(dense, expected, rtol=1e-12)
     top = 1 / (1 + np.exp(-np.asarray(model.prior)))
     np.testing.assert_allclose(found.blocks["prior"], top * (1 - top) / 4, rtol=1e-12)

@@ -83,7 +83,7 @@ def test_files_that_are_no_model_are_said(tmp_path):
     not_whole = r"is not a whole natgrad model .*; write it again with `run.model.save`"
     with pytest.raises(InputError, match=r"cannot read .*none as safetensors"):
         Trained.load(tmp_path / "none")
-    (tmp_path / "text").write_text("hello, this is no model")
+    (tmp_path / "text").write_text("hello, this is not a model")
     with pytest.raises(InputError, match=r"cannot read .*text as safetensors"):
         Trained.load(tmp_path / "text")
     with pytest.raises(InputError, match=r"expected a file of the format natgrad-helmholtz-1, .* says None"):

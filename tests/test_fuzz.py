@@ -26,7 +26,7 @@ from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
-from natgrad.records.notes import Notes, Progress
+from natgrad.records.notes import Notes, TrainingProgress
 from natgrad.training import resume as start
 
 fuzzed = settings(
@@ -64,10 +64,10 @@ def sound(tmp_path_factory):
     folder.write(run / "config.toml", config.dump(chosen))
     for step in (10, 20):
         folder.append(run, {"epoch": step // 10, "step": step, "seconds": 1.0, "test_ll": -3.0})
-        at = Progress(epoch=step // 10, rows=step // 10, recorded=step // 10)
+        at = TrainingProgress(epoch=step // 10, rows=step // 10, recorded=step // 10)
         notes = Notes(shape={"visible": 4, "image_shape": (2, 2)}, summary={"steps": step}, progress=at)
         state = {"state": {"model": machine(seed=step), "steps": jnp.int32(step)}}
-        states.save(run, step, state, notes.model_dump())
+        states.save_state(run, step, state, notes.model_dump())
     return {str(path.relative_to(run)): raw for path, raw in contents(run).items()}
 
 
@@ -234,9 +234,9 @@ def test_links_are_not_written_through(tmp_path):
         folder.append(run, {"epoch": 0})
     for name in (".0000000001.safetensors.tmp", ".0000000001.json.tmp", "0000000001.json"):
         (run / "state" / name).symlink_to(tmp_path / "precious")
-    states.save(run, 1, {"a": jnp.zeros(2)}, {})
+    states.save_state(run, 1, {"a": jnp.zeros(2)}, {})
     assert (tmp_path / "precious").read_text() == "x"
-    assert states.load(run, {"a": jnp.zeros(2)})[1] == {}
+    assert states.load_state(run, {"a": jnp.zeros(2)})[1] == {}
 
 
 settings_names = sorted({name for _, each in all_settings() for name in fields_of(each)} - {"format"})
@@ -288,7 +288,7 @@ def test_oversized_configs(tmp_path, raw):
     (tmp_path / "c.toml").write_bytes(raw)
 
     def use():
-        return start.fresh(config.resolve({}, tmp_path / "c.toml"))
+        return start.new_session(config.resolve({}, tmp_path / "c.toml"))
 
     assert guarded(use, len(raw)) is None
 

@@ -27,7 +27,11 @@ def chi_square_z(counts):
     return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
 
 
-@pytest.fixture(scope="module", params=["seed 0", "seed 1", "split", "folded"])
+def slow(name):
+    return pytest.param(name, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=["seed 0", slow("seed 1"), slow("split"), "folded"])
 def words(request):
     root = generator.key(0)
     keys = {
@@ -56,7 +60,7 @@ def test_bits_of_a_word_are_uncorrelated(words):
     assert np.abs(z[~np.eye(32, dtype=bool)]).max() < 5
 
 
-def test_neighbouring_counters_are_uncorrelated(words):
+def test_neighboring_counters_are_uncorrelated(words):
     """Nine lags of 32 x 32 pairs of bits: 9,216 normal deviates, none beyond five."""
     signs = unpacked(words)
     for lag in (1, 2, 3, 16, 32, 256, 320, 1024, 32768):
@@ -65,7 +69,7 @@ def test_neighbouring_counters_are_uncorrelated(words):
 
 
 def test_pairs_and_triples_are_uniform(words):
-    """Serial tests: neighbours together fill the square and the cube evenly."""
+    """Serial tests: neighbors together fill the square and the cube evenly."""
     high = words >> 26
     pairs = (high[0::2] << 6) | high[1::2]
     assert abs(chi_square_z(np.bincount(pairs, minlength=4096))) < 5
@@ -92,7 +96,7 @@ def families(number=48):
     }
 
 
-@pytest.mark.parametrize("family", ["seeds", "split", "folded", "grandchildren"])
+@pytest.mark.parametrize("family", [slow("seeds"), slow("split"), "folded", "grandchildren"])
 def test_keys_are_uncorrelated(family):
     number, length = 48, 1 << 12
     keys = jnp.stack(families(number)[family])

@@ -20,7 +20,7 @@ from cases import machine
 from natgrad import config
 from natgrad.records import folder
 from natgrad.records import state as states
-from natgrad.records.notes import Notes, Progress
+from natgrad.records.notes import Notes, TrainingProgress
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/statm"), reason="no /proc: memory is not measured"
@@ -34,7 +34,7 @@ import natgrad
 from natgrad import config
 from natgrad.data import load
 from natgrad.errors import InputError
-from natgrad.evaluate.given import Words
+from natgrad.evaluate.given import GivenImages
 from natgrad.report.listing import list_runs
 from natgrad.models.helmholtz.trained import Trained
 
@@ -46,7 +46,7 @@ ACTIONS = {
     "config": lambda path: config.resolve({}, path),
     "model": Trained.load,
     "list": list_runs,
-    "given": lambda path: Words(None, 784, None).rows(path),
+    "given": lambda path: GivenImages(None, 784, None).rows(path),
 }
 
 def taken():
@@ -125,8 +125,8 @@ def saved(run, sizes=(4, 3, 2), **files):
     (run / "state").mkdir(parents=True)
     folder.write(run / "config.toml", config.dump(config.resolve({"layers": sizes[1:], "method": "rws"})))
     folder.append(run, {"epoch": 0, "step": 0, "seconds": 0.0})
-    notes = Notes(shape={"visible": sizes[0]}, progress=Progress(rows=1, recorded=0))
-    states.save(run, 0, {"state": {"model": machine(sizes)}}, notes.model_dump())
+    notes = Notes(shape={"visible": sizes[0]}, progress=TrainingProgress(rows=1, recorded=0))
+    states.save_state(run, 0, {"state": {"model": machine(sizes)}}, notes.model_dump())
     for kind, raw in files.items():
         (run / "state" / f"0000000000.{kind}").write_bytes(raw)
     return run

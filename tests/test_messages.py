@@ -49,7 +49,7 @@ def tables(path):
 
 
 def pattern(message):
-    """What matches a message as documented: one that begins so, and does not go on within a word."""
+    """What matches a message as documented: one that begins so, and does not continue within a word."""
     parts = re.split(r"\b(?:RUN|FILE|DIR|N|X)\b|\.\.\.", message)
     return ".+".join(map(re.escape, parts)) + r"(?!\w)"
 
@@ -108,7 +108,7 @@ class Scene:
         return said(lambda: sweep(file, out=self.here / "out", **places))
 
     def sealed(self, run, **changes):
-        """The run, its manifests changed and sealed anew; `progress` changes that of the notes."""
+        """The run, its manifests changed and sealed again; `progress` changes that of the notes."""
         for path in states.manifests(run):
             content = {name: value for name, value in json.loads(path.read_text()).items() if name != "seal"}
             content["notes"]["progress"] |= changes.pop("progress", {})
@@ -116,7 +116,7 @@ class Scene:
             path.write_text(json.dumps(content | {"seal": states._seal(content)}))
         return run
 
-    def told(self, action, part):
+    def logged(self, action, part):
         """The line of the log that has this part."""
         action()
         return next(each.message for each in self.log.records if part in each.message)
@@ -127,10 +127,13 @@ def scene(tmp_path, trained, data, monkeypatch, caplog):
     return Scene(tmp_path, trained, data, monkeypatch, caplog)
 
 
-def newer_config(scene):
-    path = scene.run / "config.toml"
-    path.write_text(path.read_text().replace("format = 1", "format = 2"))
-    return said(lambda: natgrad.load(path.parent))
+def config_of_format(number):
+    def load(scene):
+        path = scene.run / "config.toml"
+        path.write_text(path.read_text().replace("format = 2", f"format = {number}"))
+        return said(lambda: natgrad.load(path.parent))
+
+    return load
 
 
 def newer_state(scene):
@@ -222,7 +225,7 @@ def diverging(scene):
 def in_the_log(part):
     def provoke(scene):
         diverging(scene)
-        return scene.told(lambda: None, part)
+        return scene.logged(lambda: None, part)
 
     return provoke
 
@@ -244,14 +247,14 @@ def wide_rows(scene):
 def damaged_state(scene):
     run = scene.run
     states.manifests(run)[0].write_text("")
-    return scene.told(lambda: natgrad.load(run), "passed over")
+    return scene.logged(lambda: natgrad.load(run), "passed over")
 
 
 def stopped_early(scene):
     run = scene.sealed(scene.run, progress={"stale": 7})
     text = config.dump(config.resolve({"evaluation.patience": 3, "epochs": 9}, run / "config.toml"))
     (run / "config.toml").write_text(text)
-    return scene.told(lambda: start.saved(run, None), "stopped early")
+    return scene.logged(lambda: start.saved(run, None), "stopped early")
 
 
 def two_sweeps(scene):
@@ -318,7 +321,8 @@ SEARCH = "sweep.trials = 3\n"
 LARGE = np.zeros((1 << 16, 800), np.uint8)
 TRIGGERS = {
     "runs.md": [
-        newer_config,
+        config_of_format(1),
+        config_of_format(3),
         newer_state,
         lambda scene: said(lambda: natgrad.load(scene.here)),
         no_state,
@@ -345,9 +349,9 @@ TRIGGERS = {
         odd_archive,
         lambda scene: said(lambda: config.read_toml(scene.file("c.toml", "# x\n" * 20_000))),
         damaged_state,
-        lambda scene: scene.told(lambda: natgrad.resume(scene.run), "is finished"),
+        lambda scene: scene.logged(lambda: natgrad.resume(scene.run), "is finished"),
         stopped_early,
-        lambda scene: scene.told(lambda: start.saved(scene.run, 9), "stays at"),
+        lambda scene: scene.logged(lambda: start.saved(scene.run, 9), "stays at"),
         in_the_log("is rejected"),
         in_the_log("continuing from"),
     ],
@@ -362,7 +366,7 @@ TRIGGERS = {
         lambda scene: scene.plan(SEARCH + "sweep.variants = [{}, {}]"),
         lambda scene: scene.plan("sweep.confirm = [0]"),
         lambda scene: scene.plan("epochs = 1\nsweep.seeded = ['epochs']"),
-        lambda scene: scene.plan("sweep.judge = 'valid_error'"),
+        lambda scene: scene.plan("sweep.criterion = 'valid_error'"),
         lambda scene: scene.plan("sweep.columns = ['test_error']"),
         lambda scene: scene.plan("damping = 0.1"),
         lambda scene: scene.plan("seeds = [1]\nsweep.seeds = [2]"),

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from functools import partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +20,15 @@ from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.objectives import reweighted
-from natgrad.solvers.choice import always, automatic
+from natgrad.solvers.choice import always, by_refresh
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.shared import shared
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import per_layer
 from natgrad.updates.damping import constant, scheduled
 from natgrad.updates.descent import descent
-from natgrad.updates.describe import named, of_layers
+from natgrad.updates.describe import numbers_by_name, of_layers
 from natgrad.updates.lengths import divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, blockwise
@@ -50,12 +52,14 @@ def natural_of(choose, damping, *, parts=tuple(SOURCES), wrap=lambda metric: met
     return blockwise(blocks)
 
 
+@partial(jax.jit, static_argnames="samples")
 def drawn(model, seed=0, samples=SAMPLES) -> Estimate:
     on = jax.random.bernoulli(jax.random.key(3), 0.5, (model.sizes[0], ROWS))
     batch = model.coding.value(on, jnp.float64)
     return reweighted(samples).estimate(jax.random.key(seed), (), model, batch)[0]
 
 
+@partial(jax.jit, static_argnums=0)
 def direction_of(direction, model, estimate):
     carry = direction.init(jax.random.key(0), model, estimate)
     return direction.apply(jax.random.key(0), carry, model, estimate)
@@ -85,7 +89,7 @@ def test_direction_is_the_dense_solve(coding):
     np.testing.assert_allclose(found.prior, 1.2 * estimate.gradient.prior / (0.2 + p * (1 - p)), atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", [direct(), conjugate_gradient(3), diagonal()], ids=lambda s: s.name)
+@pytest.mark.parametrize("solver", [direct(), unit_conjugate_gradient(3), diagonal()], ids=lambda s: s.name)
 def test_large_damping_is_plain_descent(solver):
     model = machine()
     estimate = drawn(model)
@@ -124,30 +128,39 @@ def test_undamped_step_does_not_depend_on_the_coordinates():
     assert gap > 0.1 * np.abs(vector(two.gradient)).max()
 
 
+length = jax.jit(lambda own, operator: tree.vdot(own, operator.mv(own)))
+
+
 def network_lengths(evidence, direction):
     """d^T F d of generation and recognition, by definition."""
     found = []
     for name, (part, _) in SOURCES.items():
         own = part.get(direction)
-        found.append(float(tree.vdot(own, evidence[name].factor.operator.mv(own))))
+        found.append(float(length(own, evidence[name].factor.operator)))
     return found
 
 
 CURVED = {
     "direct": always(direct()),
-    "cg": always(conjugate_gradient(3)),
+    "cg": always(unit_conjugate_gradient(3)),
     "diagonal": always(diagonal()),
     "shared": always(shared(2)),
 }
 
 
-@pytest.mark.parametrize("choose", CURVED)
-@pytest.mark.parametrize("relative", [False, True])
-@pytest.mark.parametrize("samples", [SAMPLES, 24], ids=["in samples", "over parameters"])
-def test_curvature_is_the_length_in_the_metric(choose, relative, samples):
+PLACES = {"in samples": SAMPLES, "over parameters": 24}
+FEW = [("in samples", True, "direct"), ("in samples", False, "cg"), ("over parameters", True, "cg")]
+FEW += [("in samples", True, "diagonal"), ("in samples", True, "shared")]
+REST = [case for case in product(PLACES, (False, True), CURVED) if case not in FEW]
+
+
+@pytest.mark.parametrize(
+    ("place", "relative", "choose"), [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
+)
+def test_curvature_is_the_length_in_the_metric(choose, relative, place):
     """Of the direction with its gain, also for truncated solves: with few rows, and with more than few."""
     model = machine()
-    estimate = drawn(model, samples=samples)
+    estimate = drawn(model, samples=PLACES[place])
     step = direction_of(natural_of(CURVED[choose], constant(0.1), relative=relative), model, estimate)
     found = [float(step.evidence[name].curvature) for name in SOURCES]
     np.testing.assert_allclose(found, network_lengths(step.evidence, step.vector), rtol=1e-10)
@@ -176,10 +189,11 @@ def test_refresh_keeps_the_metric_and_its_factor():
     model = machine()
     method = natural_of(always(direct()), constant(0.1), refresh=3)
     estimates = [drawn(model, seed) for seed in range(4)]
-    carry = method.init(jax.random.key(0), model, estimates[0])
+    carry = jax.jit(method.init)(jax.random.key(0), model, estimates[0])
     fresh = natural_of(always(direct()), constant(0.1))
+    apply = jax.jit(method.apply)
     for number, estimate in enumerate(estimates):
-        found = method.apply(jax.random.key(0), carry, model, estimate)
+        found = apply(jax.random.key(0), carry, model, estimate)
         carry = found.carry
         used = estimates[0] if number < 3 else estimate
         expected = direction_of(fresh, model, used._replace(gradient=estimate.gradient))
@@ -196,11 +210,12 @@ def test_a_refused_step_has_its_factors_made_again():
     model = machine()
     settings = {"refresh": 3, "gradient_decay": 0.5, "wrap": lambda metric: averaged(metric, 0.5)}
     method = natural_of(always(direct()), constant(0.1), **settings)
+    apply = jax.jit(method.apply)
     estimates = [drawn(model, seed) for seed in range(3)]
-    start = method.init(jax.random.key(0), model, estimates[0])
-    first = method.apply(jax.random.key(0), start, model, estimates[0]).carry
+    start = jax.jit(method.init)(jax.random.key(0), model, estimates[0])
+    first = apply(jax.random.key(0), start, model, estimates[0]).carry
     taken = method.keep(jnp.asarray(True), start, first)
-    second = method.apply(jax.random.key(0), taken, model, estimates[1]).carry
+    second = apply(jax.random.key(0), taken, model, estimates[1]).carry
     refused = method.keep(jnp.asarray(False), taken, second)
     for name in SOURCES:
         assert (int(taken[name].age), int(refused[name].age)) == (1, 0)
@@ -208,16 +223,14 @@ def test_a_refused_step_has_its_factors_made_again():
         for kept in ("gradient", "metric", "level"):
             same = [vector(getattr(carry[name], kept)) for carry in (taken, refused)]
             np.testing.assert_array_equal(*same)
-    found = method.apply(jax.random.key(0), refused, model, estimates[2]).vector
+    found = apply(jax.random.key(0), refused, model, estimates[2]).vector
     again = {name: kept._replace(age=jnp.zeros_like(kept.age)) for name, kept in taken.items()}
-    expected = method.apply(jax.random.key(0), again, model, estimates[2]).vector
+    expected = apply(jax.random.key(0), again, model, estimates[2]).vector
     np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
     plain = natural_of(always(direct()), constant(0.1), refresh=3)
-    made = plain.apply(
-        jax.random.key(0), plain.init(jax.random.key(0), model, estimates[0]), model, estimates[0]
-    )
+    made = direction_of(plain, model, estimates[0])
     refused = plain.keep(jnp.asarray(False), made.carry, made.carry)
-    found = plain.apply(jax.random.key(0), refused, model, estimates[2]).vector
+    found = jax.jit(plain.apply)(jax.random.key(0), refused, model, estimates[2]).vector
     fresh = direction_of(natural_of(always(direct()), constant(0.1)), model, estimates[2]).vector
     np.testing.assert_allclose(vector(found), vector(fresh), atol=1e-10)
 
@@ -226,9 +239,9 @@ def test_damping_follows_its_schedule():
     model = machine()
     estimate = drawn(model)
     method = natural_of(always(direct()), scheduled(lambda step: 0.1 * (step.astype(jnp.float64) + 1)))
-    carry = method.init(jax.random.key(0), model, estimate)
+    apply, carry = jax.jit(method.apply), jax.jit(method.init)(jax.random.key(0), model, estimate)
     for number in range(3):
-        step = method.apply(jax.random.key(0), carry, model, estimate)
+        step = apply(jax.random.key(0), carry, model, estimate)
         carry = step.carry
         for solved in step.evidence.values():
             np.testing.assert_allclose(solved.factor.damping, 0.1 * (number + 1), rtol=1e-6)
@@ -263,10 +276,11 @@ def test_averages_of_gradients_are_taken_before_they_are_measured():
     model = machine()
     one, two = drawn(model, 0), drawn(model, 1)
     method = natural_of(always(direct()), constant(0.1), gradient_decay=0.8)
-    carry = method.init(jax.random.key(0), model, one)
-    carry = method.apply(jax.random.key(0), carry, model, one).carry
-    found = method.apply(jax.random.key(0), carry, model, two).vector
-    mean = jax.tree.map(lambda a, b: 0.8 * 0.2 * a + 0.2 * b, one.gradient, two.gradient)
+    apply, carry = jax.jit(method.apply), jax.jit(method.init)(jax.random.key(0), model, one)
+    carry = apply(jax.random.key(0), carry, model, one).carry
+    found = apply(jax.random.key(0), carry, model, two).vector
+    blend = jax.jit(lambda a, b: tree.add(tree.scale(0.8 * 0.2, a), tree.scale(0.2, b)))
+    mean = blend(one.gradient, two.gradient)
     inner = natural_of(always(direct()), constant(0.1))
     expected = direction_of(inner, model, two._replace(gradient=mean)).vector
     np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
@@ -276,9 +290,10 @@ def test_averages_of_gradients_are_taken_before_they_are_measured():
     ("optimizer", "scale"),
     [
         (optax.sgd(0.1), 1.0),
-        (optax.identity(), -0.1),
-        (optax.trace(0.9), -0.1),
-        (optax.scale_by_adam(), -0.1),
+        *(
+            pytest.param(each, -0.1, marks=pytest.mark.slow)
+            for each in (optax.identity(), optax.trace(0.9), optax.scale_by_adam())
+        ),
     ],
 )
 def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
@@ -287,7 +302,7 @@ def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
     method = descent(reweighted(SAMPLES), direction, optimizer, scale=optax.constant_schedule(scale))
     on = jax.random.bernoulli(jax.random.key(3), 0.5, (model.sizes[0], ROWS))
     batch = model.coding.value(on, jnp.float64)
-    state = method.init(jax.random.key(0), model, batch)
+    state = jax.jit(method.init)(jax.random.key(0), model, batch)
 
     def stepped(key, state, batch):
         after, info = method.step(key, state, batch)
@@ -295,7 +310,7 @@ def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
 
     with jax.numpy_dtype_promotion("standard"):
         after, info, numbers = jax.jit(stepped)(jax.random.key(1), state, batch)
-    found = named(numbers)
+    found = numbers_by_name(numbers)
     moved = jax.tree.map(jnp.subtract, after.model, model)
     assert found["step_norm"] == pytest.approx(float(tree.norm(moved)))
     assert found["generation.0.residual"] < 1e-10
@@ -310,7 +325,7 @@ def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
 
 def test_averaged_metric_is_solved_densely():
     model = machine()
-    mean = natural_of(automatic(1, 3), constant(0.2), wrap=lambda metric: averaged(metric, 0.5))
+    mean = natural_of(by_refresh(1, 3), constant(0.2), wrap=lambda metric: averaged(metric, 0.5))
     found = direction_of(mean, model, drawn(model)).vector
     expected = direction_of(natural_of(always(direct()), constant(0.2)), model, drawn(model)).vector
     np.testing.assert_allclose(vector(found), vector(expected), atol=1e-10)
@@ -330,11 +345,11 @@ from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, blockwise
 solver, options = per_layer(always(direct())), Options(damping=constant(0.2), gain=True)
 make = lambda metric, part: Block(part, natural(metric, solver, options, part=part))
-measured = blockwise({
+directions = blockwise({
     "generation": make(fisher.generation_from_dreams(), fisher.GENERATION),
     "recognition": make(fisher.recognition_from_dreams(), fisher.RECOGNITION),
 })
-method = descent(reweighted(2), measured, optax.sgd(0.01))
+method = descent(reweighted(2), directions, optax.sgd(0.01))
 model = helmholtz(jax.random.key(0), (100,) * 6)
 batch = -jnp.ones((100, 16))
 state = method.init(jax.random.key(1), model, batch)
@@ -345,8 +360,9 @@ print("finished", jax.block_until_ready(info.value))
 """
 
 
+@pytest.mark.slow
 def test_many_factorizations_in_one_step_do_not_hang(usual_environment):
-    """Ten batches of Cholesky factorizations side by side wait for ever on two cores; ours are chained."""
+    """Ten batches of Cholesky factorizations side by side wait forever on two cores; ours are chained."""
     done = subprocess.run(
         [sys.executable, "-c", HANG], capture_output=True, text=True, timeout=150, env=usual_environment
     )

@@ -9,7 +9,7 @@ import pytest
 from jax.extend.core import Literal
 
 from cases import machine
-from natgrad import config, tree
+from natgrad import config
 from natgrad.core import Pace
 from natgrad.models.helmholtz import fisher, methods
 from natgrad.models.helmholtz.spec import METRICS
@@ -40,7 +40,7 @@ def infos(settings, turns=1):
     algorithm, model = methods.algorithm(settings, 4, Pace(100)), machine()
     batch = batch_of(model)
     with jax.numpy_dtype_promotion("standard"):
-        state, step = algorithm.init(jax.random.key(1), model, batch), jax.jit(algorithm.step)
+        state, step = jax.jit(algorithm.init)(jax.random.key(1), model, batch), jax.jit(algorithm.step)
         for turn in range(turns):
             state, info = step(jax.random.key(turn), state, batch)
             yield state, info
@@ -49,11 +49,13 @@ def infos(settings, turns=1):
 def moved(settings, turns=3):
     """How far every network has moved after some steps."""
     *_, (state, _) = infos(settings, turns)
-    gap = tree.subtract(state.model, machine())
+    gap = jax.tree.map(lambda now, then: np.asarray(now) - np.asarray(then), state.model, machine())
     return vector(fisher.GENERATION.get(gap)), vector(fisher.RECOGNITION.get(gap))
 
 
-@pytest.mark.parametrize("method", ["rws", "nrws", "ws"])
+@pytest.mark.parametrize(
+    "method", ["nrws", *(pytest.param(m, marks=pytest.mark.slow) for m in ("rws", "ws"))]
+)
 def test_the_steps_of_adam_are_in_the_ratio_of_the_rates(method):
     """The optimizer comes before the rates: no normalization can cancel them."""
     rates = {"generation__rate": 0.003, "recognition__rate": 0.012}
@@ -63,8 +65,16 @@ def test_the_steps_of_adam_are_in_the_ratio_of_the_rates(method):
     np.testing.assert_allclose(np.abs(vector(above)), 0.012, rtol=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("method", ["rws", "nrws"])
+@pytest.mark.parametrize(
+    ("method", "optimizer"),
+    [
+        ("nrws", "adam"),
+        *(
+            pytest.param(*c, marks=pytest.mark.slow)
+            for c in (("rws", "sgd"), ("rws", "adam"), ("nrws", "sgd"))
+        ),
+    ],
+)
 def test_a_rate_of_its_own_is_that_of_the_network_alone(method, optimizer):
     """The first step of each network is that of a machine in which both have its rate."""
     own = setting(method=method, optimizer=optimizer, generation__rate=0.01, recognition__rate=0.05)
@@ -81,8 +91,18 @@ def test_a_network_without_a_rate_has_that_of_the_optimizer():
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("length", [{"metric__kl_radius": 1e9}, {"metric__adaptive": True}])
-@pytest.mark.parametrize("generation", ["dreams", "none"])
+BALL, ADAPTIVE = {"metric__kl_radius": 1e9}, {"metric__adaptive": True}
+
+
+@pytest.mark.parametrize(
+    ("generation", "length"),
+    [
+        ("dreams", BALL),
+        ("none", ADAPTIVE),
+        pytest.param("dreams", ADAPTIVE, marks=pytest.mark.slow),
+        pytest.param("none", BALL, marks=pytest.mark.slow),
+    ],
+)
 def test_rates_of_their_own_bound_steps_that_decide_their_lengths(length, generation):
     """Also for a network without a metric, which goes by its rate alone."""
     own = {"generation__rate": 0.01, "recognition__rate": 0.05, "metric__generation": generation}
@@ -102,7 +122,13 @@ def test_a_damping_of_its_own_is_used():
         np.testing.assert_allclose(found[number], alike[number], rtol=1e-9, atol=1e-14)
 
 
-@pytest.mark.parametrize(("kept", "other"), [("generation", "recognition"), ("recognition", "generation")])
+@pytest.mark.parametrize(
+    ("kept", "other"),
+    [
+        ("generation", "recognition"),
+        pytest.param("recognition", "generation", marks=pytest.mark.slow),
+    ],
+)
 def test_a_refresh_of_its_own_is_used(kept, other):
     """One network keeps its metric for three steps, the other has a new one at every step."""
     given = setting(method="nrws", solver="direct", **{f"{kept}__refresh": 3})
@@ -138,7 +164,7 @@ def test_lapack_calls_wait_for_each_other_through_both_networks(solver, primitiv
     """Four layers, four calls, each after the one before; with a kept metric one loop for each network."""
     model = machine()
     estimate, method = drawn(model), natural_of(always(solver), constant(0.1), refresh=refresh)
-    carry = method.init(jax.random.key(0), model, estimate)
+    carry = jax.eval_shape(method.init, jax.random.key(0), model, estimate)
     found = calls_of(primitive, jax.make_jaxpr(method.apply)(jax.random.key(0), carry, model, estimate).jaxpr)
     assert len(found) == (4 if refresh == 1 else 2)
     assert found == [set(range(number)) for number in range(len(found))]

@@ -16,9 +16,9 @@ from natgrad.models.helmholtz import machine as helmholtz
 
 UNITS, SAMPLES, ROWS = 6, 4, 5
 KEYS = jax.random.split(jax.random.key(0), 3)
-NARROW = jax.random.normal(KEYS[0], (UNITS, 1, ROWS))
-WIDE = jax.random.normal(KEYS[1], (UNITS, SAMPLES, ROWS))
-UNIFORM = jax.random.uniform(KEYS[2], (UNITS, SAMPLES, ROWS))
+NARROW = jax.random.normal(KEYS[0], (UNITS, ROWS, 1))
+WIDE = jax.random.normal(KEYS[1], (UNITS, ROWS, SAMPLES))
+UNIFORM = jax.random.uniform(KEYS[2], (UNITS, ROWS, SAMPLES))
 ON = jnp.where(WIDE > 0, 1.0, 0.0)
 
 
@@ -40,14 +40,17 @@ def precisions(program):
 
 
 EXACT = {
-    "spread": (lambda: bernoulli.spread(NARROW, SAMPLES), 1),
+    "repeated": (lambda: bernoulli.repeated(NARROW, SAMPLES), 1),
     "stored": (lambda: bernoulli.stored(WIDE), 1),
     "draw": (lambda: bernoulli.draw(UNIFORM, NARROW, bernoulli.SIGNED), 1),
-    "draw, shared": (lambda: bernoulli.draw(UNIFORM, NARROW, bernoulli.SIGNED, shared=True), 1),
+    "draw, reuse": (
+        lambda: bernoulli.draw(UNIFORM, NARROW, bernoulli.SIGNED, reuse=True),
+        1,
+    ),
     "log_prob": (lambda: bernoulli.log_prob(WIDE, ON), 1),
     "log_prob of rows": (lambda: bernoulli.log_prob(NARROW, ON), 3),
     "log_ratio": (lambda: bernoulli.log_ratio(WIDE, WIDE, ON), 1),
-    "log_ratio of rows": (lambda: bernoulli.log_ratio(NARROW, WIDE, ON, shared=True), 4),
+    "log_ratio of rows": (lambda: bernoulli.log_ratio(NARROW, WIDE, ON, reuse=True), 4),
 }
 
 
@@ -73,7 +76,7 @@ def test_only_logits_are_left_to_the_default(phase):
     model = machine((9, 4, 3))
     passes = {
         "wake": lambda: helmholtz.wake(generator.key(0), model, jnp.ones((9, ROWS)), SAMPLES),
-        "dream": lambda: helmholtz.dream(generator.key(0), model, SAMPLES, ROWS),
+        "dream": lambda: helmholtz.dream(generator.key(0), model, ROWS, SAMPLES),
     }
     found = [pair[0] for pair in products(passes[phase])]
     assert found.count(Precision.DEFAULT) == 4  # two layers, two networks

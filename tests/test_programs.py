@@ -43,6 +43,20 @@ def other_data(tmp_path):
     return str(tmp_path / "other.npy")
 
 
+def test_a_metric_that_is_replaced_is_used_although_the_settings_are_the_same(tmp_path, data, traces):
+    """As `experiments.nrws_choices.published` replaces one."""
+    settings = SHORT | {"data": data, "method": "nrws", "metric.generation": "wake"}
+    before = natgrad.train(out=tmp_path / "before", **settings)
+    with pytest.MonkeyPatch.context() as patched:
+        other = methods.SOURCES["generation"]["dreams"]
+        patched.setitem(methods.SOURCES["generation"], "wake", other)
+        after = natgrad.train(out=tmp_path / "after", **settings)
+    again = natgrad.train(out=tmp_path / "again", **settings)
+    assert traces == [8, 8]
+    assert after.trace[-1]["train_loss"] != before.trace[-1]["train_loss"]
+    same(again.folder, before.folder)
+
+
 def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, data, other_data, traces):
     """The same again, another seed, other rows, other habits: one program, and what it does is right."""
     del place  # its cache on disk
@@ -63,11 +77,16 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, 
     "change",
     [
         {"learning_rate": 0.3},
-        {"batch_size": 10},
-        {"samples": 2},
-        {"evaluation.average": 0.5},
-        {"data.binarize": "round"},
-        {"epochs": 2},  # schedules are longer
+        *(
+            pytest.param(change, marks=pytest.mark.slow)
+            for change in (
+                {"batch_size": 10},
+                {"samples": 2},
+                {"evaluation.average": 0.5},
+                {"data.binarize": "round"},
+                {"epochs": 2},  # schedules are longer
+            )
+        ),
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -117,7 +136,9 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("case", CHOICES)
+@pytest.mark.parametrize(
+    "case", ["kept, averaged", *(pytest.param(c, marks=pytest.mark.slow) for c in ("ws", "nrws", "adaptive"))]
+)
 def test_an_objective_is_traced_once_before_the_first_step(data, monkeypatch, case):
     """For shapes, for the first state and for the compiled chunk together."""
     calls = []

@@ -31,8 +31,8 @@ def files(run):
 
 def test_a_state_comes_back_bit_for_bit(tmp_path):
     state = example(1 / 3)
-    states.save(tmp_path, 12, state, {"visible": 4, "loss": None})
-    found, notes = states.load(tmp_path, jax.eval_shape(lambda: state))
+    states.save_state(tmp_path, 12, state, {"visible": 4, "loss": None})
+    found, notes = states.load_state(tmp_path, jax.eval_shape(lambda: state))
     assert jax.tree.structure(found) == jax.tree.structure(state)
     for got, expected in zip(leaves(found), leaves(state), strict=True):
         np.testing.assert_array_equal(got, expected)
@@ -41,15 +41,15 @@ def test_a_state_comes_back_bit_for_bit(tmp_path):
 
 
 def test_names_say_the_place():
-    assert set(states.named(example())) == {"weight.a", "weight.b.0", "count"}
+    assert set(states.arrays_by_name(example())) == {"weight.a", "weight.b.0", "count"}
 
 
 def test_the_last_two_are_kept_and_nothing_else(tmp_path):
     for step in (0, 5, 10, 999_999_999):
-        states.save(tmp_path, step, example(float(step)), {})
+        states.save_state(tmp_path, step, example(float(step)), {})
     stems = ["0000000010", "0999999999"]
     assert files(tmp_path) == [f"{stem}.{kind}" for stem in stems for kind in ("json", "safetensors")]
-    assert float(states.load(tmp_path, example())[0].weight["a"][0, 0]) == 999_999_999
+    assert float(states.load_state(tmp_path, example())[0].weight["a"][0, 0]) == 999_999_999
 
 
 def truncate(path):
@@ -75,21 +75,21 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_newest_state_gives_way_to_the_one_before(tmp_path, damage):
-    states.save(tmp_path, 1, example(1.0), {"step": 1})
-    states.save(tmp_path, 2, example(2.0), {"step": 2})
+    states.save_state(tmp_path, 1, example(1.0), {"step": 1})
+    states.save_state(tmp_path, 2, example(2.0), {"step": 2})
     kind, harm = DAMAGE[damage]
     harm(tmp_path / "state" / f"0000000002.{kind}")
-    found, notes = states.load(tmp_path, example())
+    found, notes = states.load_state(tmp_path, example())
     assert (float(found.weight["a"][0, 0]), notes) == (1.0, {"step": 1})
 
 
 def test_no_good_state_is_said(tmp_path):
     with pytest.raises(InputError, match="holds no readable state; train it again, or restore its state/"):
-        states.load(tmp_path, example())
-    states.save(tmp_path, 1, example(), {})
+        states.load_state(tmp_path, example())
+    states.save_state(tmp_path, 1, example(), {})
     flip(tmp_path / "state" / "0000000001.safetensors")
     with pytest.raises(InputError, match="holds no readable state"):
-        states.load(tmp_path, example())
+        states.load_state(tmp_path, example())
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ def test_no_good_state_is_said(tmp_path):
     ids=["shape", "name"],
 )
 def test_a_state_that_does_not_fit_is_said(tmp_path, template):
-    states.save(tmp_path, 1, example(), {})
+    states.save_state(tmp_path, 1, example(), {})
     with pytest.raises(InputError, match=r"the state in .* does not fit its config.toml; restore the config"):
-        states.load(tmp_path, template)
+        states.load_state(tmp_path, template)
 
 
 def test_a_state_of_another_precision_is_said(tmp_path):
-    states.save(tmp_path, 1, {"a": jnp.zeros(2, jnp.float64)}, {})
+    states.save_state(tmp_path, 1, {"a": jnp.zeros(2, jnp.float64)}, {})
     with pytest.raises(InputError, match="holds float64 where float32 is used now; set JAX_ENABLE_X64"):
-        states.load(tmp_path, {"a": jnp.zeros(2, jnp.float32)})
+        states.load_state(tmp_path, {"a": jnp.zeros(2, jnp.float32)})
 
 
 def resealed(run, step, **changes):
@@ -123,25 +123,37 @@ def resealed(run, step, **changes):
 def test_a_state_of_a_newer_format_is_said_and_kept(tmp_path):
     """It is not damaged, and the older one does not take its place: saving would remove it."""
     for step in (1, 2):
-        states.save(tmp_path, step, example(), {})
+        states.save_state(tmp_path, step, example(), {})
     resealed(tmp_path, 2, format=3, more="unknown")
     with pytest.raises(
         Newer,
         match=r"the state 0000000002 of .* was written by a newer natgrad \(its format is 3, this one "
         r"knows 2\); update natgrad to use it",
     ):
-        states.load(tmp_path, example())
+        states.load_state(tmp_path, example())
     path = tmp_path / "state" / "0000000002.json"
     path.write_text(path.read_text().replace('"format": 3', '"format": 4'))  # not sealed so: damaged
-    states.load(tmp_path, example())
+    states.load_state(tmp_path, example())
+
+
+def test_a_config_of_an_older_format_is_said(tmp_path):
+    folder.create(tmp_path / "run", config.resolve({}))
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(path.read_text().replace("format = 2", "format = 1"))
+    with pytest.raises(
+        InputError,
+        match=r"config.toml was written by an older natgrad \(its format is 1, this one knows 2\), whose "
+        "settings had other names; rename them",
+    ):
+        folder.open_run(tmp_path / "run")
 
 
 def test_a_config_of_a_newer_format_is_said(tmp_path):
     folder.create(tmp_path / "run", config.resolve({}))
     text = (tmp_path / "run" / "config.toml").read_text()
-    (tmp_path / "run" / "config.toml").write_text(text.replace("format = 1", 'format = 2\nfuture = "x"'))
+    (tmp_path / "run" / "config.toml").write_text(text.replace("format = 2", 'format = 3\nfuture = "x"'))
     with pytest.raises(
-        Newer, match=r"config.toml was written by a newer natgrad \(its format is 2, this one"
+        Newer, match=r"config.toml was written by a newer natgrad \(its format is 3, this one"
     ):
         folder.open_run(tmp_path / "run")
     folder.append(tmp_path / "run", {"epoch": 0})
@@ -151,15 +163,15 @@ def test_a_config_of_a_newer_format_is_said(tmp_path):
 
 
 def test_what_a_kill_left_half_written_goes_with_the_next_state(tmp_path):
-    states.save(tmp_path, 1, example(), {})
+    states.save_state(tmp_path, 1, example(), {})
     (tmp_path / "state" / ".0000000007.safetensors.tmp").write_bytes(b"half")
-    states.save(tmp_path, 2, example(), {})
+    states.save_state(tmp_path, 2, example(), {})
     assert not [name for name in files(tmp_path) if "tmp" in name]
 
 
 def test_a_part_of_a_state_can_be_loaded_alone(tmp_path):
-    states.save(tmp_path, 1, example(3.0), {})
-    found, _ = states.load(tmp_path, {"weight": {"a": jnp.zeros((2, 3))}})
+    states.save_state(tmp_path, 1, example(3.0), {})
+    found, _ = states.load_state(tmp_path, {"weight": {"a": jnp.zeros((2, 3))}})
     assert float(found["weight"]["a"][1, 2]) == 3.0
 
 
@@ -173,7 +185,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_writing_leaves_no_temporary_file(tmp_path):
     folder.write(tmp_path / "a.txt", "new")
-    states.save(tmp_path, 1, example(), {})
+    states.save_state(tmp_path, 1, example(), {})
     assert not [path for path in tmp_path.rglob("*") if "tmp" in path.name]
 
 

@@ -8,7 +8,7 @@ from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, join
 from natgrad.solvers.shared import shared
 from test_solvers import SHAPES, dense_solve, problem, run
 
-pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait for ever
+pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait forever
 
 
 def in_shared_basis(blocks, gradient, damping, rank):

@@ -8,7 +8,7 @@ from natgrad import tree
 from natgrad.layers import stacks
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks, scaled
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import LayerSystem
 
 SHAPES = [(300, 5), (20, 7), (3, 30), (40, 60), (61, 12), (1, 1)]
@@ -32,20 +32,20 @@ def assert_close(left, right, atol):
 
 def test_products_are_those_of_every_layer():
     product = lambda vector, metric: metric.mv(vector)  # noqa: E731
-    together = jax.jit(lambda *given: stacks.map_layers(product, *given))
+    together = jax.jit(lambda *given: stacks.map_stacked(product, *given))
     alone = jax.jit(lambda *given: tree.map_layers(product, *given))
     assert_close(together(layers(0), blocks(1)), alone(layers(0), blocks(1)), 1e-12)
 
 
 def test_solutions_are_those_of_every_layer():
-    solver = conjugate_gradient(8)
+    solver = unit_conjugate_gradient(8)
 
     def solve(right: Layer, metric: UnitBlocks) -> Layer:
         damping = jnp.full(right.bias.shape, 0.2)
         system = LayerSystem(metric, damping, solver.prepare(metric, damping))
         return solver.solve([system], [right])[0].value
 
-    together = jax.jit(lambda *given: stacks.map_layers(solve, *given))
+    together = jax.jit(lambda *given: stacks.map_stacked(solve, *given))
     alone = jax.jit(lambda *given: tree.map_layers(solve, *given))
     found = together(layers(2), blocks(3))
     assert_close(found, alone(layers(2), blocks(3)), 1e-9)
@@ -62,7 +62,7 @@ def test_solutions_are_those_of_every_layer():
 def test_few_programs_for_many_layers():
     """A function is traced once per group and once for the shapes of each of its layers."""
     calls = []
-    stacks.map_layers(lambda layer: calls.append(layer.weight.shape) or layer, layers(0))
+    stacks.map_stacked(lambda layer: calls.append(layer.weight.shape) or layer, layers(0))
     assert (20, 30) in calls  # the layers up to 32: padded to the longest of each side
     assert (61, 60) in calls
     assert (300, 5) in calls

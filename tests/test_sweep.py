@@ -312,7 +312,7 @@ def test_a_dry_run_lists_the_trials(file, capsys):
 
 
 def test_rows_that_are_not_finite_do_not_count():
-    section = plans.SweepSection(judge="valid_ll", columns=("valid_ll", "test_ll"))
+    section = plans.SweepSection(criterion="valid_ll", columns=("valid_ll", "test_ll"))
     assert (
         deciding_row([{"epoch": 0, "valid_ll": -3.0}, {"epoch": 1, "valid_ll": None}], section)["epoch"] == 0
     )
@@ -384,7 +384,7 @@ def test_a_stopped_sweep_goes_on_as_if_it_had_not_been(long, number):
         _, err = process.communicate(timeout=90)
     assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     if number != signal.SIGKILL:
-        assert err == f"natgrad: interrupted; the same command goes on with {name}\n"
+        assert err == f"natgrad: interrupted; the same command continues {name}\n"
     for run in (place / name).glob("*/state"):
         wait_until_free(run.parent)  # an orphaned worker notices
     assert finished(place / name) == {}

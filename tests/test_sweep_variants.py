@@ -101,9 +101,9 @@ def test_a_search_over_methods_leaves_out_what_is_not_read(file, fake):
     found = sweep(file(text, searched), workers=1, out="out")
     got = {(line["setting"]["method"], "metric.damping" in line["setting"]) for line in found["settings"]}
     assert got == {("rws", False), ("nrws", True)}
-    told = [line for line in lines("out/search.jsonl") if "told" in line]
-    assert len(told) == 6
-    assert all("metric.damping" in line["told"] for line in told)
+    evaluated = [line for line in lines("out/search.jsonl") if "told" in line]
+    assert len(evaluated) == 6
+    assert all("metric.damping" in line["told"] for line in evaluated)
     with pytest.raises(InputError, match=r"metric.damping: expected a number greater than 0, got -1"):
         plans.read_plan(file(text, searched.replace("low = 0.1", "low = -1")), {})
 
@@ -128,8 +128,8 @@ def test_flags_come_after_variants(file):
 
 def test_the_best_of_every_variant_is_confirmed_by_other_seeds(file, fake):
     path = file("[sweep]\nseeds = [0, 2]\nconfirm = [4, 6]\nobjective = 'best'\n" + TWO, BASE)
-    told = []
-    found = sweep(path, workers=2, out="out", say=told.append)
+    messages = []
+    found = sweep(path, workers=2, out="out", say=messages.append)
     assert rates(found) == {"low": 0.2, "high": 0.5}  # 0.4 is as far from 0.3, and comes after
     assert [(line["seeds"], line["confirmed"]) for line in found["chosen"]] == [(2, True)] * 2
     assert found["chosen"][0]["valid_ll"] == pytest.approx(-0.01 + 0.05)  # of the seeds 4 and 6
@@ -138,7 +138,7 @@ def test_the_best_of_every_variant_is_confirmed_by_other_seeds(file, fake):
     assert sorted((line["variant"], line["seed"]) for line in lines() if line["seed"] > 2) == [
         *(("high", 4), ("high", 6), ("low", 4), ("low", 6))
     ]
-    assert told[-1].startswith("[14/14] ")
+    assert messages[-1].startswith("[14/14] ")
     table = Path("out/table.md").read_text().splitlines()
     assert table[0] == "| variant | setting | seeds | valid LL | test LL | epoch | seconds |"
     assert table[2] == "| low | learning_rate 0.2 | 2 | 0.040 ±0.014 | 0.200 ±0.000 | 1 | 1.0 |"
@@ -186,11 +186,11 @@ def test_a_record_is_all_that_is_needed(file, fake):
     assert set(lines("kept/r.jsonl")[0]) == {"variant", "settings", "seed", "rows", "wall_seconds"}
     shutil.rmtree("out")
     Path("own.npy").unlink()  # not even the data
-    told = []
-    again = sweep(path, out="out", record="kept/r.jsonl", say=told.append)
+    messages = []
+    again = sweep(path, out="out", record="kept/r.jsonl", say=messages.append)
     assert again == first
-    assert all("was finished" in line for line in told)
-    assert len(told) == len(lines("kept/r.jsonl")) == 7
+    assert all("was finished" in line for line in messages)
+    assert len(messages) == len(lines("kept/r.jsonl")) == 7
 
 
 def test_a_record_by_short_names_is_known_whatever_its_variant_is_called(file):
@@ -230,7 +230,7 @@ CLASSES = 'model = "mlp"\ndata = "digits"\n'
 
 
 def test_of_an_error_less_is_better(file):
-    path = file("learning_rate = [0.1, 0.2]\n[sweep]\njudge = 'valid_error'\n", CLASSES)
+    path = file("learning_rate = [0.1, 0.2]\n[sweep]\ncriterion = 'valid_error'\n", CLASSES)
     with Path("r.jsonl").open("w") as stream:
         for rate, error in ((0.1, 0.25), (0.2, 0.125)):
             settings = {"model": "mlp", "data": "digits", "learning_rate": rate}
@@ -254,15 +254,15 @@ def test_a_dry_run_shows_what_varies(file, capsys, fake):
     with pytest.raises(SystemExit) as stopped:
         main(["sweep", str(path), "--dry-run", "--out", "out"])
     assert stopped.value.code == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[:4] == [
+    messages = capsys.readouterr().out.splitlines()
+    assert messages[:4] == [
         "low: learning_rate 0.1, 0.2, 0.4",
         "high: learning_rate 0.5, 0.6",
         "5 trials, 1 of them recorded",
         "then the best of every variant with the seeds 5, 6",
     ]
-    assert told[4].startswith("own-rws-")
-    assert told[4].endswith("-seed0  low: learning_rate 0.1")
+    assert messages[4].startswith("own-rws-")
+    assert messages[4].endswith("-seed0  low: learning_rate 0.1")
     with pytest.raises(SystemExit):
         main(["sweep", str(path), "--compare-only", "--out", "out"])
     assert "low" in capsys.readouterr().out
@@ -276,13 +276,13 @@ MISTAKES = [
     ("seeded = ['epochs']", "sweep.seeded: training.epochs takes the seed, and has a value of its own"),
     ("seeded = ['data.splitseed']", "unknown setting 'data.splitseed'; did you mean 'data.split_seed'"),
     (
-        "judge = 'test_ll'",
-        "sweep.judge: expected what a model of kind helmholtz is measured by, got test_ll; "
+        "criterion = 'test_ll'",
+        "sweep.criterion: expected what a model of kind helmholtz is measured by, got test_ll; "
         "give one of valid_ll, valid_loss",
     ),
     (
-        "judge = 'valid_error'",
-        "sweep.judge: expected what a model of kind helmholtz is measured by, got valid_error",
+        "criterion = 'valid_error'",
+        "sweep.criterion: expected what a model of kind helmholtz is measured by, got valid_error",
     ),
     ("columns = ['test_error']", "sweep.columns: expected what a model of kind helmholtz is measured by"),
     ("columns = []", "sweep.columns: expected"),

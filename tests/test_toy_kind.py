@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,13 +83,16 @@ def test_parts_have_rates_of_their_own(tmp_path, data):
     from natgrad import config
     from natgrad.core import Pace
     from natgrad.data import load as load_data
+    from natgrad.models.registry import Shape
 
     settings = config.resolve({"model": "toy", "data": data, "batch_size": 8, "rates.left": 0.3})
-    problem = KIND.problem(jax.random.key(0), settings, load_data(data))
+    dataset = load_data(data)
+    problem = KIND.problem(jax.random.key(0), settings, dataset)
     method = problem.algorithm(30, Pace(10))
     order = jax.numpy.arange(40)
     batch = problem.draw(jax.random.key(1), problem.rows, order, 0)
-    state = method.init(jax.random.key(2), problem.fresh(jax.random.key(3)), batch)
+    model = KIND.fresh(jax.random.key(3), settings, Shape.of(settings, dataset))
+    state = method.init(jax.random.key(2), model, batch)
     after, info = method.step(jax.random.key(4), state, batch)
     for name, rate in (("left", 0.3), ("right", 0.1)):
         moved = getattr(state.model, name) - getattr(after.model, name)
@@ -141,3 +145,8 @@ def test_sweep(tmp_path, data, capsys):
 def test_what_the_kind_does_not_read_is_refused(data):
     with pytest.raises(natgrad.InputError, match="layers"):
         natgrad.train(data=data, model="toy", layers=(3,))
+
+
+def test_a_kind_is_small():
+    files = Path(HERE, "toy").glob("*.py")
+    assert sum(len(file.read_text().splitlines()) for file in files) < 150

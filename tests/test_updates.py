@@ -1,4 +1,4 @@
-"""Optimisers against their formulas, schedules at their ends, and steps that must not be taken."""
+"""Optimizers against their formulas, schedules at their ends, and steps that must not be taken."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from cases import machine
 from natgrad import config
 from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, Pace, stateless
 from natgrad.models.helmholtz import methods
-from natgrad.records.notes import Progress
+from natgrad.records.notes import TrainingProgress
 from natgrad.training.session import Session
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
@@ -29,8 +29,8 @@ def adam(one, two, *, nesterov=False):
     v1, v2 = 0.001 * one**2, 0.001 * (0.999 * one**2 + two**2)
     steps = []
     for t, (m, v, g) in enumerate([(m1, v1, one), (m2, v2, two)], start=1):
-        ahead = MOMENTUM * m / (1 - MOMENTUM ** (t + 1)) + (1 - MOMENTUM) * g / (1 - MOMENTUM**t)
-        hat = ahead if nesterov else m / (1 - MOMENTUM**t)
+        lookahead = MOMENTUM * m / (1 - MOMENTUM ** (t + 1)) + (1 - MOMENTUM) * g / (1 - MOMENTUM**t)
+        hat = lookahead if nesterov else m / (1 - MOMENTUM**t)
         steps.append(hat / (np.sqrt(v / (1 - 0.999**t)) + EPS))
     return steps
 
@@ -60,7 +60,7 @@ def given(gradients):
     )
 
 
-def test_every_optimiser_has_its_formula():
+def test_every_optimizer_has_its_formula():
     assert set(FORMULAS) == set(OPTIMIZERS)
 
 
@@ -71,11 +71,12 @@ def test_two_steps_equal_the_formula(name):
     algorithm = descent(given(GRADIENTS), steepest(), OPTIMIZERS[name](MOMENTUM), scale=downhill(rate))
     key, batch = jax.random.key(0), jnp.zeros(())
     with jax.numpy_dtype_promotion("standard"):
-        state = algorithm.init(key, jnp.asarray(START), batch)
+        state, step = jax.jit(algorithm.init)(key, jnp.asarray(START), batch), jax.jit(algorithm.step)
         for _ in GRADIENTS:
             before = state
-            state, info = algorithm.step(key, before, batch)
-            np.testing.assert_allclose(state.model, before.model + info.update, atol=1e-14, rtol=0)
+            state, info = step(key, before, batch)
+            moved = np.asarray(before.model) + np.asarray(info.update)
+            np.testing.assert_allclose(state.model, moved, atol=1e-14, rtol=0)
     first, second = FORMULAS[name](*GRADIENTS)
     np.testing.assert_allclose(state.model, START - RATE * (first + 2 * second), atol=1e-10, rtol=0)
 
@@ -116,8 +117,8 @@ def test_inverse_time_is_held_and_then_falls_by_the_steps_since():
 
 def test_inverse_time_has_its_settings():
     chosen = {"optimizer.schedule": "inverse-time", "learning_rate": 1.0}
-    told = {"optimizer.hold_steps": 10, "optimizer.decay_time": 5.0}
-    for extra, steps in ((told, (10, 15, 25)), ({}, (200, 220, 260))):
+    given = {"optimizer.hold_steps": 10, "optimizer.decay_time": 5.0}
+    for extra, steps in ((given, (10, 15, 25)), ({}, (200, 220, 260))):
         rate = methods.rate_of(config.resolve(chosen | extra), Pace(1000))
         assert [float(rate(step)) for step in steps] == pytest.approx([1, 1 / 2, 1 / 4])
 
@@ -127,7 +128,7 @@ def test_a_schedule_runs_over_the_training_or_as_long_as_told():
 
     def at_ten(steps, divergences=0, **extra):
         names = {"optimizer.schedule": "linear", "optimizer.final_fraction": 0.5, "learning_rate": 1.0}
-        settings, progress = config.resolve(names | extra), Progress(divergences=divergences)
+        settings, progress = config.resolve(names | extra), TrainingProgress(divergences=divergences)
         session = SimpleNamespace(settings=settings, total=steps, progress=progress)
         return float(methods.rate_of(settings, Session.pace.fget(session))(10))
 
@@ -161,7 +162,7 @@ def one_step(value, slope, optimizer=None):
     algorithm = descent(counting(faulty(value, slope)), steepest(), optimizer or optax.adam(0.1))
     batch = jnp.zeros((4, 2))
     with jax.numpy_dtype_promotion("standard"):  # optax relies on it
-        before = algorithm.init(jax.random.key(0), machine(), batch)
+        before = jax.jit(algorithm.init)(jax.random.key(0), machine(), batch)
         return before, *jax.jit(algorithm.step)(jax.random.key(1), before, batch)
 
 
@@ -172,7 +173,12 @@ def same(left, right):
 
 @pytest.mark.parametrize(
     ("value", "slope"),
-    [(np.nan, 1.0), (np.inf, 1.0), (-np.inf, 1.0), (1.0, np.nan), (1.0, np.inf), (1.0, 1e200)],
+    [
+        (np.nan, 1.0),
+        (1.0, np.inf),
+        (1.0, 1e200),
+        *(pytest.param(*c, marks=pytest.mark.slow) for c in ((np.inf, 1.0), (-np.inf, 1.0), (1.0, np.nan))),
+    ],
 )
 def test_a_step_that_is_not_finite_is_refused(value, slope):
     """1e200: the step itself is finite for plain descent, but its length is not."""
@@ -193,4 +199,4 @@ def test_a_finite_step_is_taken():
 def test_plain_descent_moves_against_the_gradient():
     before, after, _ = one_step(1.0, 2.0, optax.sgd(0.25))
     for old, new in zip(jax.tree.leaves(before.model), jax.tree.leaves(after.model), strict=True):
-        np.testing.assert_allclose(new, old - 0.5, atol=1e-14)
+        np.testing.assert_allclose(new, np.asarray(old) - 0.5, atol=1e-14)

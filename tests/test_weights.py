@@ -14,7 +14,7 @@ def streamed(table, samples, chunk, kept):
     """The running sums of a table [sample, row], read `chunk` rows at a time."""
     beyond = -len(table) % chunk
     padded = jnp.asarray(np.pad(table, ((0, beyond), (0, 0)), constant_values=99.0))  # not to be counted
-    draw = lambda turn: jax.lax.dynamic_slice_in_dim(padded, turn * chunk, chunk)  # noqa: E731
+    draw = lambda turn: jax.lax.dynamic_slice_in_dim(padded, turn * chunk, chunk).T  # noqa: E731
     return jax.jit(lambda number: weights.streamed(draw, number, chunk=chunk, kept=kept))(samples)
 
 
@@ -30,7 +30,7 @@ def test_a_stream_tells_what_all_weights_at_once_tell(samples, chunk, kept):
     table = drawn(samples)
     found = streamed(table, samples, chunk, kept)
     relative = np.exp(table + 700)
-    rows = weights.told(found._replace(largest=np.zeros((ROWS, 0))), samples)
+    rows = weights.row_statistics(found._replace(largest=np.zeros((ROWS, 0))), samples)
     np.testing.assert_allclose(rows.log_mean, np.log(relative.mean(axis=0)) - 700, rtol=0, atol=1e-10)
     variance = relative.var(axis=0) / samples / relative.mean(axis=0) ** 2
     np.testing.assert_allclose(rows.variance, variance, rtol=0, atol=1e-10)
@@ -43,7 +43,7 @@ def test_a_stream_tells_what_all_weights_at_once_tell(samples, chunk, kept):
 @pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
 def test_the_shape_of_a_streamed_tail_is_that_of_all_weights(samples, spread):
     table = drawn(samples, spread)
-    rows = weights.told(streamed(table, samples, 16, weights.kept_for(samples)), samples)
+    rows = weights.row_statistics(streamed(table, samples, 16, weights.kept_for(samples)), samples)
     expected = [naive_k(np.exp(row)) for row in (table - table.max(axis=0)).T]
     np.testing.assert_allclose(rows.pareto_k, expected, atol=1e-8)
 
@@ -76,7 +76,7 @@ def test_the_shape_of_known_draws(shape, scale):
 
 @pytest.mark.parametrize("shape", [0.2, 0.5, 0.9, 1.5])
 def test_the_shape_of_known_tails(shape):
-    """Weights u^-k have exactly a Pareto tail of the shape k; ten observations draw it towards 1/2."""
+    """Weights u^-k have exactly a Pareto tail of the shape k; ten observations draw it toward 1/2."""
     samples = 100_000
     table = -shape * np.log(np.random.default_rng(2).random((ROWS, samples)))
     length = weights.tail_length(samples)
@@ -117,7 +117,7 @@ def test_tails_beyond_all_numbers_are_heavy_and_broken_ones_are_not_told():
 
 def test_rows_are_doubtful_by_their_tails_or_by_few_effective_samples():
     effective, shapes = np.array([50.0, 9.0, 50.0, 9.0]), np.array([0.6, 0.6, 0.8, 0.8])
-    rows = weights.Rows(np.zeros(4), np.ones(4), effective, shapes)
+    rows = weights.RowStatistics(np.zeros(4), np.ones(4), effective, shapes)
     found = weights.likelihood(rows, 1000)
     assert (found.heavy, found.doubtful) == (0.5, 0.75)
     found = weights.likelihood(rows._replace(pareto_k=None), 100)

@@ -14,18 +14,25 @@ from natgrad.evaluate.pictures import save_figure
 from natgrad.models.helmholtz import export
 from natgrad.records import folder
 from natgrad.relax import saved
+from natgrad.relax.figures import draw_ball
+from natgrad.relax.runs import plot
 
 SENTENCES = {
     "plain": None,
     "search": None,
     "model": "cannot write the model to .*: No space left on device; give a file you may write",
     "picture": "cannot write the picture .*: No space left on device; give a file you may write",
+    "convergence": "cannot write the picture .*: No space left on device; give a file you may write",
+    "flow": "cannot write the picture .*: No space left on device; give a file you may write",
 }
+HISTORY = dict.fromkeys(("evaluations", "best", "generation_median"), np.arange(3.0))
 WRITERS = {
     "plain": lambda path: writing.write(path, b"new"),
-    "search": lambda path: saved.write(path.parent, {"a": np.zeros(2)}, {}),
-    "model": lambda path: export.save(path, cases.machine((3, 2))),
+    "search": lambda path: saved.write_search(path.parent, {"a": np.zeros(2)}, {}),
+    "model": lambda path: export.save_model(path, cases.machine((3, 2))),
     "picture": lambda path: save_figure(path, Figure()),
+    "convergence": lambda path: plot(path, "sphere", HISTORY),
+    "flow": draw_ball,
 }
 
 
@@ -76,3 +83,10 @@ def test_files_grow_at_their_end(tmp_path):
     folder.append(tmp_path, {"a": 1})
     folder.append(tmp_path, {"a": 2})
     assert list(folder.trace(tmp_path)) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_picture_has_the_format_of_its_name(tmp_path):
+    save_figure(tmp_path / "a.svg", Figure())
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    save_figure(tmp_path / "a.other", Figure())
+    assert (tmp_path / "a.other").read_bytes().startswith(b"\x89PNG")

@@ -18,17 +18,17 @@ from natgrad.data import load
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.helmholtz import exact, kind, methods
-from natgrad.models.helmholtz.spec import Shape
+from natgrad.models.registry import Shape
 from natgrad.sweep import plan as plans
 
 HERE = Path(__file__).parent
 STEPS, EVERY = 20_000, 250
 
 
-def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
+def curves(settings: config.RunSettings, seeds: tuple[int, ...]) -> np.ndarray:
     """Exact KLs, [seed, evaluation]; batches drawn from the exact distribution."""
-    law = load("3by3").law
-    patterns, chances = jnp.asarray(law.patterns), jnp.log(jnp.asarray(law.probabilities))
+    distribution = load("3by3").distribution
+    patterns, chances = jnp.asarray(distribution.patterns), jnp.log(jnp.asarray(distribution.probabilities))
     method = methods.algorithm(settings, settings.objective.samples, Pace(STEPS))
     coding, rows = CODINGS[settings.model.coding], settings.training.batch_size
 
@@ -39,7 +39,7 @@ def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
 
     def stretch(state, key):
         state, _ = jax.lax.scan(step, state, jax.random.split(key, EVERY))
-        return state, exact.divergence(state.model, patterns, law.probabilities)
+        return state, exact.data_divergence(state.model, patterns, distribution.probabilities)
 
     def train(seed):
         key_model, key_state, key_run = jax.random.split(
@@ -47,7 +47,7 @@ def curves(settings: config.Run, seeds: tuple[int, ...]) -> np.ndarray:
         )
         model = kind.fresh(key_model, settings, Shape(visible=patterns.shape[1]))
         state = method.init(key_state, model, jax.ShapeDtypeStruct((patterns.shape[1], rows), jnp.float32))
-        start = exact.divergence(model, patterns, law.probabilities)
+        start = exact.data_divergence(model, patterns, distribution.probabilities)
         _, found = jax.lax.scan(stretch, state, jax.random.split(key_run, STEPS // EVERY))
         return jnp.concatenate([start[None], found])
 

@@ -55,7 +55,7 @@ def generation_as_published(limit: int | None = None) -> Metric:
             return UnitBlocks(rows(inputs), kept * curvature(rows(logit)))
 
         blocks = map_layers(layer, drawn.dreams.values[1:], drawn.dreams.generation[:-1])
-        prior = curvature(model.prior) / drawn.weights.shape[0]
+        prior = curvature(model.prior) / drawn.weights.shape[1]
         return LayeredFisher({"prior": prior, "generation": blocks}), carry
 
     return Metric(lambda key, model, drawn: (), measure)
@@ -77,7 +77,7 @@ def record_of(name: str) -> Path:
 
 def train(name: str) -> None:
     """Train what the record lacks: every setting, then the best with the seeds that confirm it."""
-    methods.SOURCES["generation"]["wake"] = generation_as_published  # before anything is compiled
+    methods.SOURCES["generation"]["wake"] = generation_as_published
     with record_of(name).open("a+", encoding="utf-8") as stream:
         found = results(name, stream)
         for candidate in found.candidates:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from natgrad.layers.outputs import Law, per_row
-from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.layers.outputs import Output, per_row
+from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.metrics.curvature import fisher, hessian
 from natgrad.metrics.empirical import centred_covariance
 from natgrad.models.network import presets
@@ -28,8 +28,8 @@ HERE = Path(__file__).parent
 POINTS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # start and step of the natural path at which divergences are drawn
 METRICS = {"hessian": hessian(), "fisher": fisher(), "covariance": centred_covariance()}
 
-# The paper minimises the squared error, without the half of -log p, and measures by E[J^T J], beta = 1.
-SQUARED_ERROR = Law(lambda r, t: -per_row((t - r) ** 2), lambda r, v: v)
+# The paper minimizes the squared error, without the half of -log p, and measures by E[J^T J], beta = 1.
+SQUARED_ERROR = Output(lambda r, t: -per_row((t - r) ** 2), lambda r, v: v)
 
 
 def autoencoder(sign: int):
@@ -44,9 +44,9 @@ def method(task: Task, settings: dict):
     return presets.truncated(task, METRICS[settings["metric"]], dense_solve(), options)
 
 
-def path(algorithm, start: list[float], rows: Rows, steps: int) -> np.ndarray:
+def path(algorithm, start: list[float], rows: Examples, steps: int) -> np.ndarray:
     """The parameters before and after every step, [step, (b, w)]."""
-    batch, key, begin = Labelled(rows), jax.random.key(0), jnp.asarray(start)
+    batch, key, begin = TaskBatch(rows), jax.random.key(0), jnp.asarray(start)
 
     def step(state, _):
         state, _ = algorithm.step(key, state, batch)
@@ -56,9 +56,9 @@ def path(algorithm, start: list[float], rows: Rows, steps: int) -> np.ndarray:
     return np.concatenate([begin[None], found])
 
 
-def shorter(task: Task, methods: dict, rows: Rows, side: int) -> int:
+def shorter(task: Task, methods: dict, rows: Examples, side: int) -> int:
     """Grid points in [-6, 6]^2 where the natural step is shorter than the gradient's, Newton's longer."""
-    batch, key = Labelled(rows), jax.random.key(0)
+    batch, key = TaskBatch(rows), jax.random.key(0)
 
     def length(algorithm, start):
         moved = algorithm.step(key, algorithm.init(key, start, batch), batch)[0].model
@@ -85,7 +85,7 @@ def main() -> None:
             task, natural = Task(autoencoder(given["sign"]), SQUARED_ERROR), {}
             for name, settings in plan["method"].items():
                 for number, start in enumerate(given["starts"]):
-                    found = path(method(task, settings), start, Rows(x, x), plan["steps"])
+                    found = path(method(task, settings), start, Examples(x, x), plan["steps"])
                     row = {"form": form, "method": name, "start": number, "path": np.round(found, 6).tolist()}
                     stream.write(json.dumps(row) + "\n")
                     if name == "natural":
@@ -93,7 +93,7 @@ def main() -> None:
             for point, (number, step) in enumerate(POINTS, 1):
                 moves = {
                     name: (
-                        path(method(task, settings), natural[number][step], Rows(x, x), 1)[1]
+                        path(method(task, settings), natural[number][step], Examples(x, x), 1)[1]
                         - natural[number][step]
                     )
                     for name, settings in plan["method"].items()
@@ -102,7 +102,7 @@ def main() -> None:
                 row = {"form": form, "point": point, "at": [number, step], "steps": steps}
                 stream.write(json.dumps(row) + "\n")
             for scale in plan["scales"]:
-                count = shorter(task, plan["method"], Rows(scale * x, scale * x), plan["grid"])
+                count = shorter(task, plan["method"], Examples(scale * x, scale * x), plan["grid"])
                 stream.write(json.dumps({"form": form, "scale": scale, "shorter": count}) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""How much do different parts of an online training set decide the function that is learnt?
+"""How much do different parts of an online training set decide the function that is learned?
 
     python -m experiments.revisiting_order.run [experiments/revisiting_order/config.toml]
 
@@ -22,7 +22,7 @@ import numpy as np
 from natgrad import config
 from natgrad.core import Pace
 from natgrad.data import load
-from natgrad.layers.supervised import Labelled, Rows
+from natgrad.layers.task import Examples, TaskBatch
 from natgrad.models.network import kind, methods
 from natgrad.models.network.figures import misclassified
 from natgrad.models.network.spec import Shape
@@ -70,9 +70,9 @@ def trainer(chosen: dict, method: dict, images: Images) -> Callable[[np.ndarray]
 
     @jax.jit
     def train(sequence: jax.Array, images: Images) -> tuple[jax.Array, jax.Array]:
-        def batch(places: jax.Array) -> Labelled:
+        def batch(places: jax.Array) -> TaskBatch:
             inputs = images.values[places].astype(jnp.float32) / 255
-            return Labelled(Rows(inputs, images.labels[places].astype(jnp.int32)))
+            return TaskBatch(Examples(inputs, images.labels[places].astype(jnp.int32)))
 
         portions = sequence[: steps * size].reshape(steps, size)
         state = algorithm.init(key, kind.fresh(key, settings, shape), batch(portions[0]))

@@ -18,7 +18,7 @@ FLOWS = {
 
 
 def main() -> None:
-    ends = {name: figures.draw(*what, out=HERE / f"{name}.png")["ends"] for name, what in FLOWS.items()}
+    ends = {name: figures.draw_flows(*what, out=HERE / f"{name}.png")["ends"] for name, what in FLOWS.items()}
     ends["polarization"] = examples.draw_polarization(HERE / "polarization.png")["ends"]
     ends["likelihood"] = examples.draw_likelihood(HERE / "likelihood.png")["ends"]
     figures.draw_ball(HERE / "ball.png")

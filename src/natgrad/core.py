@@ -11,7 +11,7 @@ Settings, and what else the command line needs to know of a kind of model withou
 in its `Spec` (`natgrad.models.registry`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -23,7 +23,7 @@ Carry = Any
 Batch = Any
 Samples = Any
 Factor = Any
-Damping = Any  # a number, or a tree of them where an operator has one for every unit
+DampingStrength = Any  # a number, or a tree of them where an operator has one for every unit
 Numbers = dict[str, Float[Array, "..."]]
 
 
@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
     """Value and gradient of an objective at a model, and what was drawn to get them.
 
     `after` is zero, but known only when the LAPACK calls made so far in the step are done: side by side
-    they can wait for each other for ever, so every call depends on the one before.
+    they can wait for each other forever, so every call depends on the one before.
     """
 
     value: Float[Array, ""]
@@ -74,7 +74,7 @@ class Operator(Protocol):
     def bind(self) -> Product:
         """The operator, linearized once, for any number of products."""
 
-    def mean_diagonal(self, key: PRNGKeyArray) -> Damping:
+    def mean_diagonal(self, key: PRNGKeyArray) -> DampingStrength:
         """The mean of its diagonal: one number, or some for every unit."""
 
     @property
@@ -117,7 +117,7 @@ class Solver(NamedTuple):
     guess).
     """
 
-    prepare: Callable[[Any, Damping, Any], tuple[Factor, Any]]
+    prepare: Callable[[Any, DampingStrength, Any], tuple[Factor, Any]]
     solve: Callable[[Factor, Model, Model | None], Solution]
 
 
@@ -224,34 +224,35 @@ class Problem(NamedTuple):
     """What a session trains, made by a `Kind` from a config and its data.
 
     Attributes:
-        fresh: a new model.
         rows: what batches are drawn from, on the device; number: how many of them make an epoch.
         draw: (key, rows, order, position): batch number `position` of an epoch's order.
         stages: ((epoch, stage), ...): what changes at which epoch, such as the number of samples; the first
             is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not
             compared.
         algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
-            programs
-            are shared between trainings that have these in common.
+            programs are shared between trainings that have these, and `replaceable`, in common.
         rate: the learning rate of a pace, as a function of the step, for the reader.
-        operations: about how many a step takes in a stage.
-        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`.
         measure: what a row of the trace says of a state; always `valid_loss`.
+        operations: about how many a step takes in a stage; 0 where they are too few to matter.
+        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`: how far losses
+            may rise above the first one; by default by as much as that is itself.
         pictures: what the state looks like, by caption.
+        replaceable: what `algorithm` is made of beside the config and a program may replace, such as
+            functions found in a table.
         facts: what a run's environment should say of an `Info` of shapes, such as the solvers used.
     """
 
-    fresh: Callable[[PRNGKeyArray], Model]
     rows: Any
     number: int
     draw: Callable[[PRNGKeyArray, Any, Array, Array], Batch]
-    stages: tuple[tuple[int, Any], ...]
     algorithm: Callable[[Any, Pace], Algorithm]
     rate: Callable[[Pace], Callable[[Array], Any]]
-    operations: Callable[[Any], int]
-    ignorance: float
     measure: Callable[[State], dict[str, Any]]
+    stages: tuple[tuple[int, Any], ...] = ((0, None),)
+    operations: Callable[[Any], int] = lambda stage: 0
+    ignorance: float = 0.0
     pictures: Callable[[State], dict[str, Sheet]] = lambda state: {}
+    replaceable: Hashable = ()
     facts: Callable[[Info], dict[str, Any]] = lambda info: {}
 
 
@@ -259,16 +260,13 @@ class Kind(NamedTuple):
     """A kind of model, with JAX; its settings and its commands are in its `Spec`.
 
     Attributes:
-        shape: (config, dataset): what of the data the model needs to be made again: the fields of the
-            spec's `shape`.
-        fresh: (key, config, shape): a new model.
+        fresh: (key, config, shape): a new model; `shape` is what the data decide, the spec's `shape`.
         problem: (key, config, dataset): what a session trains; the key is that of evaluations.
         trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by
             name.
         panels: (run, dataset): sections of the report, by title.
     """
 
-    shape: Callable[[Any, Any], Any]
     fresh: Callable[[PRNGKeyArray, Any, Any], Model]
     problem: Callable[[PRNGKeyArray, Any, Any], Problem]
     trained: Callable[[Any, Any, Model, dict[str, Any]], Any]

@@ -7,7 +7,7 @@
     )
     updates, state = optimizer.update(gradients, state, parameters, inputs=x)
 
-`network(parameters, inputs)` returns outputs with the rows first, before any activation; the law says
+`network(parameters, inputs)` returns outputs with the rows first, before any activation; the output says
 what they mean. The transformation turns a gradient into a direction, (damping I + F)^{-1} gradient, and
 leaves sign and rate to the rest of the chain. Every leaf of the parameters is in the metric.
 """
@@ -23,17 +23,17 @@ from jaxtyping import Array
 from natgrad import tree
 from natgrad.core import Estimate, Model, Solver
 from natgrad.errors import InputError
-from natgrad.layers.outputs import Law, enumerated, linear, natural, sigmoid, softmax
-from natgrad.layers.supervised import (
-    Labelled,
+from natgrad.layers.outputs import Output, enumerated, exponential_family, linear, sigmoid, softmax
+from natgrad.layers.task import (
+    Examples,
     Network,
-    Rows,
     Task,
+    TaskBatch,
     check_metric_rows,
     check_outputs,
     check_parameters,
     check_scalar,
-    loss,
+    task_loss,
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
@@ -53,8 +53,8 @@ from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
 
 __all__ = [
-    "Law",
     "Options",
+    "Output",
     "automatic",
     "centred_covariance",
     "conjugate_gradient",
@@ -63,6 +63,7 @@ __all__ = [
     "divergence_ball",
     "dual_solve",
     "enumerated",
+    "exponential_family",
     "fisher",
     "gauss_newton",
     "hessian",
@@ -74,7 +75,6 @@ __all__ = [
     "little_progress",
     "minres_qlp",
     "monte_carlo_fisher",
-    "natural",
     "natural_gradient",
     "scheduled",
     "sigmoid",
@@ -96,7 +96,7 @@ class NaturalState(NamedTuple):
 
 def natural_gradient(
     network: Network,
-    law: Law,
+    output: Output,
     *,
     damping: Damping | float | None = None,
     metric: TaskMetric | None = None,
@@ -115,7 +115,7 @@ def natural_gradient(
 
     Args:
         network: from (parameters, inputs) to outputs.
-        law: what the outputs say about targets.
+        output: what the outputs say about targets.
         damping: a number (0.01 by default), `scheduled(...)` or `levenberg_marquardt(...)`.
         metric: `fisher()` by default.
         solver: by default exact where that is small, otherwise 20 conjugate gradients.
@@ -123,13 +123,13 @@ def natural_gradient(
             default), and `optax.scale(-1.0)` then completes the chain.
         seed: of the random numbers that some metrics draw.
     """
-    task, chosen = Task(network, law), _options(damping, options)
-    measured = (fisher() if metric is None else metric)(task)
+    task, chosen = Task(network, output), _options(damping, options)
+    task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
 
     def init(params: Model) -> NaturalState:
         check_parameters(params)
-        direction = directions.natural(measured, solved, chosen)
+        direction = directions.natural(task_metric, solved, chosen)
         kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, None, {}))
         return NaturalState(kept, no_evidence(kept.level))
 
@@ -137,7 +137,7 @@ def natural_gradient(
         updates: Model, state: NaturalState, params: Model | None = None, **extra: Any
     ) -> tuple[Model, NaturalState]:
         batch, value = _arguments(task, updates, params, extra)
-        direction = directions.natural(measured, solved, chosen, revalue=lambda model, rows: value(model))
+        direction = directions.natural(task_metric, solved, chosen, revalue=lambda model, rows: value(model))
         key = jax.random.fold_in(jax.random.key(seed), state.kept.steps)
         estimate = Estimate(jnp.zeros_like(state.kept.level), updates, batch, {})
         found = direction.apply(key, state.kept, params, estimate)
@@ -167,7 +167,7 @@ def _options(damping: Damping | float | None, options: Options | None) -> Option
 
 def _arguments(
     task: Task, updates: Model, params: Model | None, extra: dict[str, Any]
-) -> tuple[Labelled, Callable[[Model], Array]]:
+) -> tuple[TaskBatch, Callable[[Model], Array]]:
     """The rows of gradient and metric, and the loss, from what `update` was given."""
     if params is None or extra.get("inputs") is None:
         missing = "parameters" if params is None else "inputs"
@@ -181,20 +181,20 @@ def _arguments(
             "put no transformation that changes it before natural_gradient"
         )
     check_parameters(params)
-    rows = Rows(extra["inputs"], extra.get("targets"))
+    rows = Examples(extra["inputs"], extra.get("targets"))
     outputs = check_outputs(task, params, rows)
     if rows.targets is not None:
-        task.law.check(outputs, rows.targets)
+        task.output.check(outputs, rows.targets)
     if extra.get("value_fn") is not None:
         check_scalar(extra["value_fn"], params)
     others = None
     if extra.get("metric_inputs") is not None:
-        others = Rows(extra["metric_inputs"], extra.get("metric_targets"))
+        others = Examples(extra["metric_inputs"], extra.get("metric_targets"))
         check_metric_rows(rows, others)
-    return Labelled(rows, others), _value(task, rows, extra.get("value_fn"))
+    return TaskBatch(rows, others), _value(task, rows, extra.get("value_fn"))
 
 
-def _value(task: Task, rows: Rows, given: Callable[[Model], Array] | None) -> Callable[[Model], Array]:
+def _value(task: Task, rows: Examples, given: Callable[[Model], Array] | None) -> Callable[[Model], Array]:
     if given is not None:
         return given
 
@@ -203,6 +203,6 @@ def _value(task: Task, rows: Rows, given: Callable[[Model], Array] | None) -> Ca
             raise InputError(
                 "this damping or length looks at the loss; give update targets=... or value_fn=..."
             )
-        return loss(task, parameters, rows)
+        return task_loss(task, parameters, rows)
 
     return value

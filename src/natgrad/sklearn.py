@@ -13,7 +13,7 @@ from natgrad.models import registry
 def __getattr__(name: str) -> Any:
     for spec in registry.specs():
         if name in spec.estimators:
-            return registry.resolve(spec.estimators[name])
+            return registry.resolve_reference(spec.estimators[name])
     raise AttributeError(f"module 'natgrad.sklearn' has no attribute {name!r}")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _FEW = 2**14  # numbers of a leaf that is copied next to others
 
 
@@ -19,7 +20,7 @@ def static(**options: Any) -> Any:
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
-def pytree(cls: type[T]) -> type[T]:
+def pytree(cls: type[_T]) -> type[_T]:
     """Make a class a frozen dataclass whose fields are leaves, but for those marked `static`."""
     frozen: Any = dataclasses.dataclass(frozen=True)(cls)
     fields = dataclasses.fields(frozen)
@@ -28,7 +29,7 @@ def pytree(cls: type[T]) -> type[T]:
     return jax.tree_util.register_dataclass(frozen, data_fields=data, meta_fields=meta)
 
 
-def vdot(left: T, right: T) -> Float[Array, ""]:
+def vdot(left: _T, right: _T) -> Float[Array, ""]:
     """The inner product of two trees of the same structure; small leaves go together, in one product."""
     pairs = list(zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
     few = [pair for pair in pairs if pair[0].size <= _FEW]
@@ -44,22 +45,22 @@ def norm(tree: Any) -> Float[Array, ""]:
     return jnp.sqrt(vdot(tree, tree))
 
 
-def scale(factor: Any, tree: T) -> T:
+def scale(factor: Any, tree: _T) -> _T:
     """Every leaf times a number; several numbers are a tree prefix: each multiplies all leaves below it."""
     return jax.tree.map(lambda number, part: jax.tree.map(lambda leaf: number * leaf, part), factor, tree)
 
 
-def add(left: T, right: T) -> T:
+def add(left: _T, right: _T) -> _T:
     """The sum, leaf by leaf."""
     return jax.tree.map(jnp.add, left, right)
 
 
-def subtract(left: T, right: T) -> T:
+def subtract(left: _T, right: _T) -> _T:
     """The difference, leaf by leaf."""
     return jax.tree.map(jnp.subtract, left, right)
 
 
-def axpy(factor: Any, left: T, right: T) -> T:
+def axpy(factor: Any, left: _T, right: _T) -> _T:
     """factor * left + right, leaf by leaf, in every leaf's own precision; the factor as in `scale`."""
 
     def part(number: Any, one: Any, two: Any) -> Any:
@@ -68,21 +69,21 @@ def axpy(factor: Any, left: T, right: T) -> T:
     return jax.tree.map(part, factor, left, right)
 
 
-def select(condition: Any, yes: T, no: T) -> T:
+def select(condition: Any, yes: _T, no: _T) -> _T:
     """`yes` where the scalar condition holds, otherwise `no`, leaf by leaf."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def zeros(tree: T) -> T:
+def zeros(tree: _T) -> _T:
     """A tree of zeros with the shapes of another, which may hold shapes only."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree)
 
 
-def blend(decay: Any, old: T, new: T) -> T:
+def blend(decay: Any, old: _T, new: _T) -> _T:
     """decay * old + (1 - decay) * new, leaf by leaf."""
     return jax.tree.map(lambda a, b: decay * a + (1 - decay) * b, old, new)
 
 
-def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
+def map_layers(function: Callable[..., _T], *rest: tuple[Any, ...]) -> tuple[_T, ...]:
     """`map` over layers, of equal number, as a tuple."""
-    return tuple(function(*arguments) for arguments in zip(*rest, strict=True))
+    return tuple(itertools.starmap(function, zip(*rest, strict=True)))

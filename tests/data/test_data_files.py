@@ -76,7 +76,7 @@ def test_missing_file_names_its_places(empty_folders, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"NATGRAD_DATA \(now .*\) or at .*cache.folder.set.npz"):
         fetch(FILE)
     monkeypatch.setenv("NATGRAD_DATA", "nowhere")
-    with pytest.raises(InputError, match="now 'nowhere', which is no folder"):
+    with pytest.raises(InputError, match="now 'nowhere', which is not a folder"):
         fetch(FILE)
 
 

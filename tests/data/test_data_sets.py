@@ -1,4 +1,4 @@
-"""The named sets: exact laws, oracles for what is computed, and what the files are known to hold."""
+"""The named sets: exact distributions, oracles for what is computed, and what the files are known to hold."""
 
 import json
 
@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 from natgrad.data import Dataset, load, names
 from natgrad.data.catalogue import CATALOGUE
 from natgrad.data.mini import shrink, shrink_grey, shrinking
-from natgrad.data.patterns import Law
+from natgrad.data.patterns import PatternDistribution
 from natgrad.errors import InputError
 
 OWN = ["toronto-faces"]  # whose files are the user's: tests/data/test_data_toronto.py
@@ -59,29 +59,29 @@ def test_shrinking_ties_are_dark():
     assert shrink(edge.reshape(1, -1), 6).reshape(3, 3).tolist() == [[1, 0, 0]] * 3
 
 
-def test_entropy_of_a_law():
+def test_entropy_of_a_distribution():
     patterns = np.array([[0], [1]], np.uint8)
-    assert Law(patterns, np.array([0.5, 0.5])).entropy == pytest.approx(np.log(2))
-    assert Law(patterns, np.array([1.0, 0.0])).entropy == 0
+    assert PatternDistribution(patterns, np.array([0.5, 0.5])).entropy == pytest.approx(np.log(2))
+    assert PatternDistribution(patterns, np.array([1.0, 0.0])).entropy == 0
 
 
-def test_three_by_three_follows_its_law():
+def test_three_by_three_follows_its_distribution():
     data = load("3by3")
-    assert data.law.probabilities.sum() == pytest.approx(1, abs=1e-15)
-    assert data.law.entropy == pytest.approx(2.42827, abs=5e-6)
-    assert np.log(512) - data.law.entropy == pytest.approx(3.81005, abs=5e-6)
+    assert data.distribution.probabilities.sum() == pytest.approx(1, abs=1e-15)
+    assert data.distribution.entropy == pytest.approx(2.42827, abs=5e-6)
+    assert np.log(512) - data.distribution.entropy == pytest.approx(3.81005, abs=5e-6)
     everything = np.concatenate([data.train, data.valid])
-    for pattern, probability in zip(data.law.patterns, data.law.probabilities, strict=True):
+    for pattern, probability in zip(data.distribution.patterns, data.distribution.probabilities, strict=True):
         assert (everything == pattern).all(axis=1).sum() == round(18_000 * probability)
     np.testing.assert_array_equal(data.test, data.valid)
 
 
 def test_three_by_three_columns_are_twice_as_probable():
-    law = load("3by3").law
-    images = law.patterns.reshape(-1, 3, 3)
+    distribution = load("3by3").distribution
+    images = distribution.patterns.reshape(-1, 3, 3)
     columns = (images == images[:, :1]).all(axis=(1, 2))
     assert columns.sum() == 6
-    np.testing.assert_allclose(law.probabilities, np.where(columns, 2 / 18, 1 / 18))
+    np.testing.assert_allclose(distribution.probabilities, np.where(columns, 2 / 18, 1 / 18))
 
 
 def test_digits_come_rounded_or_grey():

@@ -289,5 +289,5 @@ def test_mistakes_in_the_path_are_said(tmp_path):
         InputError, match="unknown data set 'binarized_mnist'; did you mean 'binarized-mnist'"
     ):
         load("binarized_mnist")
-    with pytest.raises(InputError, match="unknown binarisation 'rond'; did you mean 'round'"):
+    with pytest.raises(InputError, match="unknown binarization 'rond'; did you mean 'round'"):
         load("digits", binarize="rond")

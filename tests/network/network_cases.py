@@ -1,4 +1,6 @@
-"""Tiny networks of odd shapes, with every law, and slow oracles from explicit Jacobians."""
+"""Tiny networks of odd shapes, with every output, and slow oracles from explicit Jacobians."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -6,13 +8,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from natgrad.core import Product
-from natgrad.layers import networks, outputs
-from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.layers import outputs, perceptron
+from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.tree import pytree
 
 
 def heteroscedastic():
-    """Gaussian targets with a mean and a log standard deviation each: a law no preset knows."""
+    """Gaussian targets with a mean and a log standard deviation each: a distribution no preset knows."""
 
     def log_prob(r, t):
         mean, log_std = r[..., 0], r[..., 1]
@@ -26,11 +28,11 @@ def heteroscedastic():
     def sample(key, r):
         return r[..., 0] + jnp.exp(r[..., 1]) * jax.random.normal(key, r.shape[:-1], r.dtype)
 
-    return outputs.Law(log_prob, fisher, sample)
+    return outputs.Output(log_prob, fisher, sample)
 
 
 def odd(parameters, x):
-    """A network with a shared matrix, a scalar, a nested list and no layers anyone could recognise."""
+    """A network with a shared matrix, a scalar, a nested list and no layers anyone could recognize."""
     shared, (scale, extra), bias = parameters["shared"], parameters["deep"], parameters["bias"]
     hidden = jnp.sin(x @ shared + bias["in"]) * scale
     return (jnp.cosh(hidden @ shared.T / 3) @ extra + bias["out"] ** 2).reshape(x.shape[0], *OUT)
@@ -62,17 +64,17 @@ def targets(name, rows=5, seed=2):
     }[name]
 
 
-LAWS = {"linear": outputs.linear(0.7), "sigmoid": outputs.sigmoid(), "softmax": outputs.softmax()}
+OUTPUTS = {"linear": outputs.linear(0.7), "sigmoid": outputs.sigmoid(), "softmax": outputs.softmax()}
 
 
 def problem(name, rows=5):
-    return Task(odd, LAWS[name]), odd_parameters(), Rows(inputs(rows), targets(name, rows))
+    return Task(odd, OUTPUTS[name]), odd_parameters(), Examples(inputs(rows), targets(name, rows))
 
 
 def measured_on(metric, task, parameters, rows, key=None):
     """The operator of a metric at the parameters, on some rows."""
     key = jax.random.key(0) if key is None else key
-    return metric(task).measure(key, (), parameters, Labelled(rows))[0]
+    return metric(task).measure(key, (), parameters, TaskBatch(rows))[0]
 
 
 def jacobian(function, parameters):
@@ -99,12 +101,12 @@ def printed_metric(name, task, parameters, rows, beta=0.7):
 
 def row_gradients(task, parameters, rows):
     """The gradients of every row's log-probability, [row, parameter]."""
-    values = lambda p: task.law.log_prob(task.network(p, rows.inputs), rows.targets)  # noqa: E731
+    values = lambda p: task.output.log_prob(task.network(p, rows.inputs), rows.targets)  # noqa: E731
     return np.asarray(jax.jit(lambda p: jacobian(values, p))(parameters))
 
 
 def mlp(sizes=(3, 4, 2), seed=0):
-    layers = networks.fresh_perceptron(jax.random.key(seed), sizes)
+    layers = perceptron.fresh_perceptron(jax.random.key(seed), sizes)
     return jax.tree.map(lambda leaf: leaf + 0.1, layers)
 
 
@@ -150,6 +152,7 @@ class Factored:
         return self.rows
 
 
+@partial(jax.jit, static_argnums=0)
 def solved(solver, operator, gradient, damping=0.0, guess=None):
     """One solve from nothing."""
     kind = jax.tree.leaves(gradient)[0].dtype

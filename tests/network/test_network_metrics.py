@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 from network_cases import (
-    LAWS,
+    OUTPUTS,
     heteroscedastic,
     inputs,
     jacobian,
@@ -22,7 +22,7 @@ from network_cases import (
 
 from natgrad.errors import InputError
 from natgrad.layers import outputs
-from natgrad.layers.supervised import Rows, Task, loss
+from natgrad.layers.task import Examples, Task, task_loss
 from natgrad.metrics import curvature, empirical, probing
 
 KEY = jax.random.key(0)
@@ -30,19 +30,19 @@ METRICS = {
     "fisher": curvature.fisher,
     "gauss_newton": curvature.gauss_newton,
     "hessian": curvature.hessian,
-    "uncentred": empirical.uncentred_covariance,
-    "centred": empirical.centred_covariance,
+    "uncentered": empirical.uncentred_covariance,
+    "centered": empirical.centred_covariance,
     "sampled": functools.partial(curvature.monte_carlo_fisher, 3),
 }
 AT_ONCE = {"whole": None, "pieces": 2}  # two does not divide the five rows
 CASES = [
     (name, metric)
-    for name in LAWS
+    for name in OUTPUTS
     for metric in METRICS
     if name == "softmax" or metric in ("fisher", "gauss_newton")
 ]
 
-FACTORS = [("fisher", "whole"), ("fisher", "pieces"), ("centred", "whole"), ("sampled", "pieces")]
+FACTORS = [("fisher", "whole"), ("fisher", "pieces"), ("centered", "whole"), ("sampled", "pieces")]
 
 
 def assert_close(found, expected):
@@ -55,10 +55,10 @@ def matrix(metric, task, parameters, rows, key=KEY):
 
 
 @functools.cache
-def measured(name):
-    """Every metric of a law's problem as a matrix, and its factor squared, in one program."""
+def metric_matrices(name):
+    """Every metric of an output's problem as a matrix, and its factor squared, in one program."""
     task, parameters, rows = problem(name)
-    names = [(metric, size) for law, metric in CASES if law == name for size in AT_ONCE]
+    names = [(metric, size) for output, metric in CASES if output == name for size in AT_ONCE]
 
     def everything(p):
         found = []
@@ -85,36 +85,38 @@ def expected(name):
     return {
         "fisher": printed,
         "gauss_newton": printed,
-        "hessian": np.asarray(jax.jit(jax.hessian(lambda p: loss(task, unravel(p), rows)))(flat)),
-        "uncentred": g.T @ g / len(g),
-        "centred": np.cov(g.T, bias=True),
+        "hessian": np.asarray(jax.jit(jax.hessian(lambda p: task_loss(task, unravel(p), rows)))(flat)),
+        "uncentered": g.T @ g / len(g),
+        "centered": np.cov(g.T, bias=True),
     }
 
 
 @pytest.mark.parametrize("size", AT_ONCE)
 @pytest.mark.parametrize(("name", "metric"), [case for case in CASES if case[1] != "sampled"])
 def test_metrics_are_what_their_equations_say(name, metric, size):
-    """Gauss-Newton equals the printed Fisher metric for all three laws [revisiting eq. 14-21]."""
-    assert_close(measured(name)[metric, size][0], expected(name)[metric])
+    """Gauss-Newton equals the printed Fisher metric for all three outputs [revisiting eq. 14-21]."""
+    assert_close(metric_matrices(name)[metric, size][0], expected(name)[metric])
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_the_factor_squared_is_the_metric(name):
-    found = [pair for place, pair in measured(name).items() if place in FACTORS]
+    found = [pair for place, pair in metric_matrices(name).items() if place in FACTORS]
     assert len(found) == (4 if name == "softmax" else 2)
     for dense, squared in found:
         assert_close(squared, dense)
 
 
 def test_sampled_targets_do_not_depend_on_the_portions():
-    assert_close(measured("softmax")["sampled", "pieces"][0], measured("softmax")["sampled", "whole"][0])
+    assert_close(
+        metric_matrices("softmax")["sampled", "pieces"][0], metric_matrices("softmax")["sampled", "whole"][0]
+    )
 
 
-def test_a_law_of_ones_own_by_its_fisher():
+def test_a_distribution_of_ones_own_by_its_fisher():
     def network(p, x):
         return jnp.stack([odd(p, x), 0.3 * odd(p, x[:, ::-1])], axis=-1)
 
-    task, parameters, rows = Task(network, heteroscedastic()), odd_parameters(), Rows(inputs())
+    task, parameters, rows = Task(network, heteroscedastic()), odd_parameters(), Examples(inputs())
     r = network(parameters, rows.inputs)
     j = jax.jit(lambda p: jacobian(lambda p: network(p, rows.inputs), p))(parameters)
     weight = np.stack([np.exp(-2 * r[..., 1]), np.full_like(r[..., 1], 2)], axis=-1)
@@ -124,9 +126,11 @@ def test_a_law_of_ones_own_by_its_fisher():
     )
 
 
-def test_a_law_of_ones_own_by_its_log_probability():
-    poisson = outputs.natural(lambda r, t: outputs.per_row(t * r - jnp.exp(r) - jax.lax.lgamma(t + 1)))
-    task, parameters, rows = Task(odd, poisson), odd_parameters(), Rows(inputs())
+def test_a_distribution_of_ones_own_by_its_log_probability():
+    poisson = outputs.exponential_family(
+        lambda r, t: outputs.per_row(t * r - jnp.exp(r) - jax.lax.lgamma(t + 1))
+    )
+    task, parameters, rows = Task(odd, poisson), odd_parameters(), Examples(inputs())
     j = jax.jit(lambda p: jacobian(lambda p: odd(p, rows.inputs), p))(parameters)
     rates = np.exp(np.asarray(odd(parameters, rows.inputs)))
     assert_close(
@@ -134,12 +138,12 @@ def test_a_law_of_ones_own_by_its_log_probability():
     )
 
 
-def test_a_law_over_a_few_values_by_enumeration():
-    law = outputs.enumerated(LAWS["softmax"].log_prob, jnp.arange(3))
+def test_a_distribution_over_a_few_values_by_enumeration():
+    output = outputs.enumerated(OUTPUTS["softmax"].log_prob, jnp.arange(3))
     task, parameters, rows = problem("softmax")
-    found = matrix(curvature.fisher(), Task(task.network, law), parameters, rows)
+    found = matrix(curvature.fisher(), Task(task.network, output), parameters, rows)
     assert_close(found, expected("softmax")["fisher"])
-    drawn = law.sample(KEY, jnp.log(jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]) + 1e-30))
+    drawn = output.sample(KEY, jnp.log(jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]) + 1e-30))
     np.testing.assert_array_equal(drawn, [1, 0])
 
 
@@ -148,17 +152,17 @@ def test_the_monte_carlo_metric_is_unbiased():
 
     def everything(key):
         one = lambda task, p, rows: probing.dense(measured_on(metric, task, p, rows, key))  # noqa: E731
-        return [one(*problem(name, rows=2)) for name in LAWS]
+        return [one(*problem(name, rows=2)) for name in OUTPUTS]
 
     found = jax.jit(jax.vmap(everything))(jax.random.split(KEY, draws))
-    for name, matrices in zip(LAWS, found, strict=True):
+    for name, matrices in zip(OUTPUTS, found, strict=True):
         error = matrices.std(axis=0) / np.sqrt(draws)
         z = (matrices.mean(axis=0) - printed_metric(name, *problem(name, rows=2))) / np.maximum(error, 1e-12)
         assert np.abs(z).max() < 5
         assert np.median(error / np.abs(matrices.mean(axis=0))) < 0.1  # the test could see a wrong factor
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_the_metric_is_the_curvature_of_the_divergence(name):
     """KL(p, p + step) - (1/2) step^T G step is of third order in the step."""
     task, parameters, rows = problem(name)
@@ -197,7 +201,7 @@ def test_diagonals_exactly_and_by_random_signs():
     exact = jax.jit(
         lambda: ravel_pytree(empirical.squared_gradients(rows_at_once=2)(KEY, task, parameters, rows))[0]
     )()
-    assert_close(np.asarray(exact), np.diag(expected("softmax")["uncentred"]))
+    assert_close(np.asarray(exact), np.diag(expected("softmax")["uncentered"]))
     squares, means = jax.jit(jax.vmap(everything))(jax.random.split(KEY, 4000))
     for found, right in ((squares, exact), (means, np.diag(expected("softmax")["fisher"]).mean())):
         z = (found.mean(0) - right) / (found.std(0) / np.sqrt(4000) + 1e-12)
@@ -206,27 +210,29 @@ def test_diagonals_exactly_and_by_random_signs():
 
 def test_every_parameter_is_in_the_metric():
     _, parameters, _ = problem("softmax")
-    found = measured("softmax")["fisher", "whole"][0]
+    found = metric_matrices("softmax")["fisher", "whole"][0]
     assert found.shape[0] == ravel_pytree(parameters)[0].size
     assert (np.diag(found) > 0).all()
 
 
-def test_unlabelled_rows_serve_the_metrics_that_draw_targets_themselves():
+def test_unlabeled_rows_serve_the_metrics_that_draw_targets_themselves():
     task, parameters, rows = problem("softmax")
-    unlabelled = Rows(rows.inputs)
-    assert_close(matrix(curvature.fisher(), task, parameters, unlabelled), expected("softmax")["fisher"])
-    sampled = lambda p: measured_on(curvature.monte_carlo_fisher(), task, p, unlabelled).bind().mv(p)  # noqa: E731
+    unlabeled = Examples(rows.inputs)
+    assert_close(matrix(curvature.fisher(), task, parameters, unlabeled), expected("softmax")["fisher"])
+    sampled = lambda p: measured_on(curvature.monte_carlo_fisher(), task, p, unlabeled).bind().mv(p)  # noqa: E731
     jax.eval_shape(sampled, parameters)
     for metric in (curvature.gauss_newton(), curvature.hessian(), empirical.centred_covariance()):
         with pytest.raises(InputError, match="needs targets, but its rows are unlabeled; use fisher"):
-            measured_on(metric, task, parameters, unlabelled)
+            measured_on(metric, task, parameters, unlabeled)
 
 
-def test_the_root_of_every_law_squares_to_its_fisher():
+def test_the_root_of_every_distribution_squares_to_its_fisher():
     eye = jnp.eye(3)[:, None]
-    for law in LAWS.values():
+    for output in OUTPUTS.values():
         both = jax.jit(
-            lambda r, law=law: [jax.vmap(lambda w, f=f: f(r, w)[0])(eye) for f in (law.root, law.fisher)]
+            lambda r, output=output: [
+                jax.vmap(lambda w, f=f: f(r, w)[0])(eye) for f in (output.root, output.fisher)
+            ]
         )
         for row in inputs(3, 3):
             root, fisher = (np.asarray(found).T for found in both(row[None]))
@@ -235,9 +241,9 @@ def test_the_root_of_every_law_squares_to_its_fisher():
 
 def test_extreme_logits_give_finite_products():
     r, v = jnp.array([[800.0, -800.0, 0.0]]), jnp.ones((1, 3))
-    for law in LAWS.values():
-        assert np.isfinite(law.fisher(r, v)).all()
-        assert np.isfinite(law.root(r, v)).all()
+    for output in OUTPUTS.values():
+        assert np.isfinite(output.fisher(r, v)).all()
+        assert np.isfinite(output.root(r, v)).all()
 
 
 def test_metrics_without_what_they_need_say_so():
@@ -246,7 +252,7 @@ def test_metrics_without_what_they_need_say_so():
         measured_on(curvature.fisher(rows_at_once=0), task, parameters, rows)
     with pytest.raises(InputError, match="at least one sample per row, got 0"):
         curvature.monte_carlo_fisher(0)
-    silent = Task(task.network, task.law._replace(sample=None))
+    silent = Task(task.network, task.output._replace(sample=None))
     with pytest.raises(InputError, match="needs a distribution with `sample`"):
         measured_on(curvature.monte_carlo_fisher(), silent, parameters, rows)
     with pytest.raises(InputError, match="standard deviation and must be positive, got 0"):

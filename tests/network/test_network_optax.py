@@ -10,7 +10,7 @@ from network_cases import expected_direction, odd, printed_metric, problem
 
 import natgrad.optax as ng
 from natgrad.errors import InputError
-from natgrad.layers.supervised import loss
+from natgrad.layers.task import task_loss
 
 EXACT = ng.conjugate_gradient(200, stop=ng.small_residual(1e-12))
 
@@ -27,7 +27,7 @@ def once(transformation, gradients, parameters, **extra):
 
 def test_the_update_is_the_damped_natural_direction():
     task, parameters, rows = problem("softmax")
-    gradients = jax.grad(lambda p: loss(task, p, rows))(parameters)
+    gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
     found, state = once(
         ng.natural_gradient(odd, ng.softmax(), damping=0.1), gradients, parameters, inputs=rows.inputs
     )
@@ -36,9 +36,9 @@ def test_the_update_is_the_damped_natural_direction():
     assert state.evidence.damping == 0.1
 
 
-def test_the_metric_may_see_other_unlabelled_rows():
+def test_the_metric_may_see_other_unlabeled_rows():
     task, parameters, rows = problem("softmax")
-    gradients = jax.grad(lambda p: loss(task, p, rows))(parameters)
+    gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
     other = rows._replace(inputs=rows.inputs[:3] - 1)
     found, _ = once(
         ng.natural_gradient(odd, ng.softmax(), damping=0.1),
@@ -60,7 +60,7 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
         optax.add_decayed_weights(1e-4),
         optax.scale_by_learning_rate(optax.cosine_decay_schedule(0.5, 30)),
     )
-    value = lambda p: loss(task, p, rows)  # noqa: E731
+    value = lambda p: task_loss(task, p, rows)  # noqa: E731
 
     def step(carry, _):
         p, state = carry
@@ -78,7 +78,7 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
 
 def test_lengths_come_with_options_and_look_at_value_fn():
     task, parameters, rows = problem("softmax")
-    value = lambda p: loss(task, p, rows)  # noqa: E731
+    value = lambda p: task_loss(task, p, rows)  # noqa: E731
     options = ng.Options(length=ng.line_search(64.0), damping=ng.constant(0.5))
     found, state = once(
         ng.natural_gradient(odd, ng.softmax(), solver=EXACT, options=options),
@@ -92,9 +92,9 @@ def test_lengths_come_with_options_and_look_at_value_fn():
 
 
 def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
-    """Without a length of its own a step is judged at length one."""
+    """Without a length of its own a step is checked at length one."""
     task, parameters, rows = problem("softmax")
-    gradients = jax.grad(lambda p: loss(task, p, rows))(parameters)
+    gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
     damping = ng.levenberg_marquardt(0.3)
     rows_of = {"inputs": rows.inputs, "targets": rows.targets}
     for given in ({"damping": damping}, {"options": ng.Options(damping=damping)}):
@@ -103,8 +103,8 @@ def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
         near(found, expected_direction("softmax", task, parameters, rows, gradients, 0.3))
         step, slope = (np.asarray(ravel_pytree(t)[0]) for t in (found, gradients))
         metric = printed_metric("softmax", task, parameters, rows)
-        after = loss(task, jax.tree.map(jnp.subtract, parameters, found), rows)
-        ratio = (after - loss(task, parameters, rows)) / (-slope @ step + step @ metric @ step / 2)
+        after = task_loss(task, jax.tree.map(jnp.subtract, parameters, found), rows)
+        ratio = (after - task_loss(task, parameters, rows)) / (-slope @ step + step @ metric @ step / 2)
         np.testing.assert_allclose(state.evidence.ratio, ratio, rtol=1e-6)
         factor = 1.5 if ratio < 0.25 else 1 / 1.5 if ratio > 0.75 else 1
         np.testing.assert_allclose(state.kept.level, 0.3 * factor)

@@ -11,13 +11,13 @@ import pytest
 from network_cases import measured_on
 
 from natgrad.core import TAKEN
-from natgrad.layers import networks, outputs
-from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.layers import outputs, perceptron
+from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.metrics import curvature, empirical
 from natgrad.models.network import presets
 
 SIZES = (1000, 2000, 2000, 2000, 10)  # ten million parameters
-TASK = Task(networks.perceptron(), outputs.softmax())
+TASK = Task(perceptron.perceptron(), outputs.softmax())
 
 
 def shapes(rows):
@@ -25,7 +25,7 @@ def shapes(rows):
     from itertools import pairwise
 
     layers = tuple(
-        networks.Layer(
+        perceptron.Layer(
             jax.ShapeDtypeStruct((units, inputs), jnp.float32), jax.ShapeDtypeStruct((units,), jnp.float32)
         )
         for inputs, units in pairwise(SIZES)
@@ -37,7 +37,7 @@ def shapes(rows):
 def temporary(metric, rows):
     """Bytes of temporary memory of one compiled product."""
     layers, x, t = shapes(rows)
-    product = lambda p, v, x, t: measured_on(metric, TASK, p, Rows(x, t)).bind().mv(v)  # noqa: E731
+    product = lambda p, v, x, t: measured_on(metric, TASK, p, Examples(x, t)).bind().mv(v)  # noqa: E731
     compiled = jax.jit(product).lower(layers, layers, x, t).compile()
     return compiled.memory_analysis().temp_size_in_bytes
 
@@ -47,12 +47,12 @@ def parameter_bytes():
 
 
 @pytest.mark.parametrize("rows", [64, 1000])
-def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimised, rows):
+def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimized, rows):
     assert parameter_bytes() > 4e7
     assert temporary(curvature.fisher(rows_at_once=64), rows) <= 4 * parameter_bytes()
 
 
-def test_rows_at_once_bound_the_memory_of_activations(optimised):
+def test_rows_at_once_bound_the_memory_of_activations(optimized):
     """Ten thousand rows of activations would take 280 MB more than portions of 64 do."""
     whole, pieces = (temporary(curvature.fisher(rows_at_once=size), 10_000) for size in (None, 64))
     assert pieces < parameter_bytes() * 4 < whole
@@ -68,7 +68,7 @@ def test_the_whole_step_is_compiled_once():
 
     task = Task(network, outputs.linear())
     method = presets.natural_network(task, iterations=3)
-    batch = Labelled(Rows(jnp.ones((4, 2)), jnp.ones((4, 1))))
+    batch = TaskBatch(Examples(jnp.ones((4, 2)), jnp.ones((4, 1))))
     state = method.init(jax.random.key(0), jnp.ones((2, 1)), batch)
     step = jax.jit(method.step)
     for _ in range(3):
@@ -85,8 +85,8 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from natgrad.metrics.curvature import fisher
-from natgrad.layers import networks, outputs
-from natgrad.layers.supervised import Labelled, Rows, Task
+from natgrad.layers import convolution, outputs, perceptron
+from natgrad.layers.task import TaskBatch, Examples, Task
 from natgrad.models.network import presets
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.truncated import conjugate_gradient
@@ -95,10 +95,10 @@ from natgrad.updates.lengths import learning_rate
 from natgrad.updates.natural import Options
 
 assert jax.device_count() == 2
-task = Task(networks.perceptron(), outputs.softmax())
-layers = networks.fresh_perceptron(jax.random.key(0), (3, 4, 2))
+task = Task(perceptron.perceptron(), outputs.softmax())
+layers = perceptron.fresh_perceptron(jax.random.key(0), (3, 4, 2))
 rng = np.random.default_rng(0)
-rows = Rows(jnp.asarray(rng.normal(size=(8, 3))), jnp.asarray(rng.integers(0, 2, 8)))
+rows = Examples(jnp.asarray(rng.normal(size=(8, 3))), jnp.asarray(rng.integers(0, 2, 8)))
 mesh = jax.make_mesh((2,), ("rows",), axis_types=(AxisType.Auto,))
 spread = jax.device_put(rows, NamedSharding(mesh, P("rows")))
 assert len(spread.inputs.sharding.device_set) == 2
@@ -109,7 +109,7 @@ for parts in ((fisher(), conjugate_gradient(8), one._replace(damping=levenberg_m
     method = presets.truncated(task, *parts)
     def step(p, batch):
         return method.step(jax.random.key(1), method.init(jax.random.key(1), p, batch), batch)[0].model
-    alone, together = jax.jit(step)(layers, Labelled(rows)), jax.jit(step)(same, Labelled(spread))
+    alone, together = jax.jit(step)(layers, TaskBatch(rows)), jax.jit(step)(same, TaskBatch(spread))
     for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together)):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 print("same")

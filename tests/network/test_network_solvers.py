@@ -13,7 +13,7 @@ from natgrad.core import Product, Solver
 from natgrad.errors import InputError
 from natgrad.solvers import results, subspace, whole
 from natgrad.solvers.minres import minres_qlp
-from natgrad.solvers.truncated import Progress, conjugate_gradient, little_progress, small_residual
+from natgrad.solvers.truncated import SolveProgress, conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import System
 from natgrad.tree import pytree
 
@@ -193,16 +193,18 @@ def test_martens_rule_on_a_worked_case():
     """phi falls by 1 % of itself over the last ten iterations: stop for epsilon above 0.001 only."""
     values = jnp.asarray([0.0, -90.0, *[-99.0] * 10, -100.0])
     at = lambda i, epsilon: bool(  # noqa: E731
-        little_progress(epsilon)(Progress(jnp.asarray(i), values, jnp.asarray(1.0), jnp.asarray(1.0)))
+        little_progress(epsilon)(SolveProgress(jnp.asarray(i), values, jnp.asarray(1.0), jnp.asarray(1.0)))
     )
     assert at(12, 0.00101)  # (100 - 99) / 100 = 0.01 < 10 * 0.00101
     assert not at(12, 0.00099)
     assert not at(10, 10.0)  # i > k fails
     long = jnp.full(201, -100.0).at[180].set(-98.0)  # k = 20 at i = 200
-    late = Progress(jnp.asarray(200), long, jnp.asarray(1.0), jnp.asarray(1.0))
+    late = SolveProgress(jnp.asarray(200), long, jnp.asarray(1.0), jnp.asarray(1.0))
     assert little_progress(0.00101)(late)
     assert not little_progress(0.00099)(late)
-    assert not little_progress(1.0)(Progress(jnp.asarray(12), -values, jnp.asarray(1.0), jnp.asarray(1.0)))
+    assert not little_progress(1.0)(
+        SolveProgress(jnp.asarray(12), -values, jnp.asarray(1.0), jnp.asarray(1.0))
+    )
 
 
 def test_iterates_are_kept_at_growing_places_and_the_last_always():
@@ -271,14 +273,15 @@ def padded(solver, size=200):
     return outer
 
 
+@pytest.mark.parametrize("number", [6, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype):
-    """40 matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
+def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype, number):
+    """Matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
     rng, single = np.random.default_rng(2), dtype == np.float32
     solve = padded(minres_qlp(800, tolerance=1e-5 if single else 1e-10))
-    for number in range(40):
+    for turn in range(number):
         size = int(rng.integers(25, 201))
-        matrix = incomplete(rng, size, int(size * rng.uniform(0.1, 0.8)), indefinite=number % 2).astype(dtype)
+        matrix = incomplete(rng, size, int(size * rng.uniform(0.1, 0.8)), indefinite=turn % 2).astype(dtype)
         for damping, compatible in itertools.product([0.0, 1e-3], [True, False]):
             left = matrix.astype(float) + damping * np.eye(size)
             g = rng.normal(size=size)

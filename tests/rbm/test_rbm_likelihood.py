@@ -118,13 +118,13 @@ def published(folder, name):
     return machine.Boltzmann(Layer(single[0].T, single[1]), single[2])
 
 
-def test_log_z_of_a_published_machine(shared_data, optimised):
+def test_log_z_of_a_published_machine(shared_data, optimized):
     model = published(shared_data, "mnist14_20.npz")
     assert float(jax.jit(partition.exact_log_z)(model)) == pytest.approx(72.685839, abs=1e-4)
 
 
 @pytest.mark.slow
-def test_annealing_of_a_published_machine(shared_data, optimised):
+def test_annealing_of_a_published_machine(shared_data, optimized):
     model = published(shared_data, "mnist28_500_cd25.npz")
     with np.load(shared_data / "binarized_mnist" / "binarized_mnist.npz") as arrays:
         rows = {name: np.unpackbits(arrays[name], axis=1, count=784) for name in ("train", "test")}

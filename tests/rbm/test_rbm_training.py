@@ -15,6 +15,7 @@ from natgrad.data import load_settings
 from natgrad.layers import generator
 from natgrad.models.rbm.kind import KIND
 from natgrad.models.rbm.machine import boltzmann
+from natgrad.models.rbm.spec import Shape
 from natgrad.models.rbm.trained import TrainedBoltzmann
 
 
@@ -88,10 +89,12 @@ def test_every_way_trains_a_step(name, binary, real):
     if name == "gaussian":
         settings["data"] = real
     chosen = config.resolve({key: value for key, value in settings.items() if value is not None})
-    problem = KIND.problem(generator.key(0), chosen, load_settings(chosen.data))
+    dataset = load_settings(chosen.data)
+    problem = KIND.problem(generator.key(0), chosen, dataset)
+    fresh = KIND.fresh(generator.key(3), chosen, Shape.of(chosen, dataset))
     method = problem.algorithm(None, Pace(10))
     batch = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
-    state = method.init(generator.key(2), problem.fresh(generator.key(3)), batch)
+    state = method.init(generator.key(2), fresh, batch)
     after, info = jax.jit(method.step)(generator.key(4), state, batch)
     assert int(info.result) == 0
     assert float(jnp.abs(after.model.weight - state.model.weight).max()) > 0

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from distributions import COVARIANCE, FAMILIES, MEAN
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import COVARIANCE, FAMILIES, MEAN
 from scipy.integrate import solve_ivp
 
 from natgrad.families import gaussian
@@ -65,7 +65,7 @@ def test_circles_and_spheres_solve_the_geodesic_equation():
 
 
 def test_distances_are_lengths():
-    fisher = deviation_chart(gaussian.diagonal(1)).fisher
+    fisher = deviation_chart(gaussian.diagonal_gaussian(1)).fisher
     start, velocity = jnp.array([0.4, 1.3]), jnp.array([0.5, -0.7])
     end = geodesic(fisher, start, velocity)
     assert_close(

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from laws import FAMILIES, support
+from distributions import FAMILIES, support
 
 from natgrad.errors import InputError
 from natgrad.families.categorical import Categorical
@@ -26,7 +26,7 @@ def test_the_toy_function_is_the_slides_table():
 @pytest.mark.parametrize("name", ["independence", "pairwise"])
 def test_enumerated_expectation_and_its_gradient_are_sums(name):
     family, theta = FAMILIES[name]
-    expected = relaxation.enumerated(TOY, family)
+    expected = relaxation.enumerated_mean(TOY, family)
     points, chances = support(family, theta)
     statistics = family.statistics(points)
     assert_close(expected(theta), chances @ TOY(points), 1e-12)
@@ -54,9 +54,9 @@ def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
     assert_close(gradient, (chances * values) @ (statistics - chances @ statistics), 1e-9)
 
 
-def test_monte_carlo_gradient_is_unbiased_with_either_centre():
+def test_monte_carlo_gradient_is_unbiased_with_either_center():
     family, theta = FAMILIES["pairwise"]
-    exact = jax.grad(relaxation.enumerated(TOY, family))(theta)
+    exact = jax.grad(relaxation.enumerated_mean(TOY, family))(theta)
 
     def both(key):
         points = family.sample(key, theta, 20)
@@ -83,9 +83,9 @@ def test_natural_gradient_from_samples_is_the_coefficients_of_f(number):
 def test_damped_natural_gradient_is_the_same_in_both_spaces():
     rng = np.random.default_rng(0)
     statistics, values = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=6))
-    centred = statistics - statistics.mean(axis=0)
-    fisher = centred.T @ centred / 5 + 0.3 * jnp.eye(9)
-    expected = jnp.linalg.solve(fisher, centred.T @ (values - values.mean()) / 5)
+    centered = statistics - statistics.mean(axis=0)
+    fisher = centered.T @ centered / 5 + 0.3 * jnp.eye(9)
+    expected = jnp.linalg.solve(fisher, centered.T @ (values - values.mean()) / 5)
     assert_close(relaxation.natural_from_samples(values, statistics, 0.3), expected, 1e-10)
 
 
@@ -102,7 +102,7 @@ def test_natural_flows_of_polarization_end_where_its_extrema_are():
 
     assert_close(climb(jnp.array([0.5, 0.4, 0.1]), 0.5), [0.5, 0.5, 0, 0], 1e-3)
     assert_close(climb(jnp.array([3.0, 0.0, 0.0]), -0.5), [1, 0, 0, 0], 1e-3)
-    # p^2 (1 - p) is convex below 1/3: among four outcomes the uniform law is a local minimum
+    # p^2 (1 - p) is convex below 1/3: among four outcomes the uniform distribution is a local minimum
     assert_close(climb(jnp.array([0.5, 0.4, 0.1]), -0.5), [0.25] * 4, 1e-3)
 
 
@@ -110,7 +110,7 @@ def test_one_natural_step_in_eta_is_the_maximum_likelihood_estimate():
     family, theta = FAMILIES["independence"]
     data = family.sample(jax.random.key(0), theta, 50)
     statistics = family.statistics(data).mean(axis=0)
-    value = relaxation.log_likelihood(family, statistics)
+    value = relaxation.mean_log_likelihood(family, statistics)
     eta = family.expectation(0.3 * theta)
     natural = jax.grad(value)(family.natural(eta))  # the gradient in theta is natural in eta
     estimate = family.natural(eta + natural)

@@ -149,17 +149,17 @@ def test_a_plan_survives_json():
 
 @pytest.mark.parametrize("name", functions.NAMES)
 def test_known_functions_are_compiled_and_not_above_their_start(name):
-    problem = functions.problem(name, 6)
+    problem = functions.named_problem(name, 6)
     assert np.isfinite(problem.function(jnp.ones(6)))
     assert hasattr(problem.function, "lower")
 
 
 def test_minima_of_the_known_functions():
     for name in ("sphere", "ellipsoid", "discus", "cigar", "rastrigin", "ackley"):
-        assert abs(float(functions.problem(name, 4).function(jnp.zeros(4)))) < 1e-12
+        assert abs(float(functions.named_problem(name, 4).function(jnp.zeros(4)))) < 1e-12
     for name in ("rosenbrock", "onemax", "leadingones"):
-        assert float(functions.problem(name, 4).function(jnp.ones(4))) == 0
-    assert float(functions.problem("leadingones", 4).function(jnp.array([1.0, 1.0, -1.0, 1.0]))) == 2
+        assert float(functions.named_problem(name, 4).function(jnp.ones(4))) == 0
+    assert float(functions.named_problem("leadingones", 4).function(jnp.array([1.0, 1.0, -1.0, 1.0]))) == 2
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_minima_of_the_known_functions():
         (lambda: natgrad.minimize(bowl, 2, family="mixed"), "binary variables and others"),
         (lambda: Search(2).tell([1.0]), "call ask first"),
         (lambda: Search.load("nowhere"), "holds no readable search"),
-        (lambda: functions.problem("spere", 2), "did you mean 'sphere'"),
+        (lambda: functions.named_problem("spere", 2), "did you mean 'sphere'"),
     ],
 )
 def test_what_a_user_can_correct_is_one_sentence(call, message):
@@ -208,9 +208,9 @@ def test_what_a_user_can_correct_is_one_sentence(call, message):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["sphere", "ellipsoid", "discus", "cigar", "rosenbrock"])
-def test_evaluations_stay_near_those_of_cma_es(name, optimised):
+def test_evaluations_stay_near_those_of_cma_es(name, optimized):
     usual = {"sphere": 1800, "ellipsoid": 5200, "discus": 4600, "cigar": 4500, "rosenbrock": 6500}[name]
-    problem = functions.problem(name, 10)
+    problem = functions.named_problem(name, 10)
     runs = [
         natgrad.minimize(problem.function, [1.0] * 10, spread=0.5, target=1e-8, budget=40_000, seed=seed)
         for seed in range(5)

@@ -24,7 +24,7 @@ def drawn(strategy):
     return jax.jit(strategy.ask)(jax.random.key(1), strategy.init())
 
 
-def told(strategy, draws, values=VALUES):
+def after_telling(strategy, draws, values=VALUES):
     return jax.jit(strategy.tell)(strategy.init(), draws, jnp.asarray(values))
 
 
@@ -36,8 +36,8 @@ def by_rank(utilities, values=VALUES):
 
 def test_ties_share_their_weights_and_nan_ranks_last():
     utilities = np.array([4.0, 2.0, 1.0, 0.0])
-    assert_close(weights.shared(jnp.array([7.0, 3.0, 7.0, 1.0]), utilities), [0.5, 2, 0.5, 4])
-    assert_close(weights.shared(jnp.array([np.nan, 3.0, 9.0, np.nan]), utilities), [0.5, 4, 2, 0.5])
+    assert_close(weights.shared_by_rank(jnp.array([7.0, 3.0, 7.0, 1.0]), utilities), [0.5, 2, 0.5, 4])
+    assert_close(weights.shared_by_rank(jnp.array([np.nan, 3.0, 9.0, np.nan]), utilities), [0.5, 4, 2, 0.5])
 
 
 def test_raw_weights_are_free_of_units_and_ignore_nan():
@@ -50,9 +50,9 @@ def test_raw_weights_are_free_of_units_and_ignore_nan():
 
 
 def test_xnes_is_its_textbook_update():
-    strategy = clouds.natural(POPULATION, clouds.start(MEAN, FACTOR))
+    strategy = clouds.exponential_natural(POPULATION, clouds.first_cloud(MEAN, FACTOR))
     draws = drawn(strategy)
-    after = told(strategy, draws)
+    after = after_telling(strategy, draws)
     utilities = np.maximum(0, np.log(POPULATION / 2 + 1) - np.log(np.arange(1, POPULATION + 1)))
     weight = by_rank(utilities / utilities.sum() - 1 / POPULATION)
     rate = (9 + 3 * np.log(SIZE)) / (5 * SIZE * np.sqrt(SIZE))
@@ -71,9 +71,9 @@ def test_xnes_is_its_textbook_update():
 
 
 def test_rank_mu_is_its_textbook_update():
-    strategy = clouds.rank_mu(POPULATION, clouds.start(MEAN, FACTOR), rate=0.3)
+    strategy = clouds.rank_mu(POPULATION, clouds.first_cloud(MEAN, FACTOR), rate=0.3)
     draws = drawn(strategy)
-    after = told(strategy, draws)
+    after = after_telling(strategy, draws)
     raw = np.maximum(0, np.log((POPULATION + 1) / 2) - np.log(np.arange(1, POPULATION + 1)))
     weight = by_rank(raw / raw.sum())
     covariance, mean = 0.7 * FACTOR @ FACTOR.T, MEAN.copy()
@@ -87,10 +87,10 @@ def test_rank_mu_is_its_textbook_update():
 def test_adaptive_is_rank_one_and_rank_mu_to_first_order():
     """The covariance moves as in CMA-ES, up to the square of the learning rates."""
     size, population = 30, 14
-    strategy = clouds.adaptive(population, clouds.start(np.zeros(size), np.eye(size)))
+    strategy = clouds.adaptive_cloud(population, clouds.first_cloud(np.zeros(size), np.eye(size)))
     values = np.arange(population, dtype=float)
     draws = drawn(strategy)
-    after = told(strategy, draws, values)
+    after = after_telling(strategy, draws, values)
     rates = clouds.learning_rates(population, size, diagonal=False)
     positive, negative, effective = weights.recombination(population)
     normal = np.asarray(draws.origin)
@@ -113,25 +113,26 @@ def test_pbil_umda_and_the_compact_algorithm_are_their_textbook_updates():
     values = rng.permutation(10).astype(float)
     best = np.asarray(draws.points)[np.argsort(values)]
     assert_close(
-        (told(population, draws, values).eta + 1) / 2, 0.9 * 0.5 + 0.1 * (best[:2].mean(axis=0) + 1) / 2
+        (after_telling(population, draws, values).eta + 1) / 2,
+        0.9 * 0.5 + 0.1 * (best[:2].mean(axis=0) + 1) / 2,
     )
     marginal = bits.umda(10, size)
     draws = drawn(marginal)
     best = np.asarray(draws.points)[np.argsort(values)]
     chance = np.clip((best[:5].mean(axis=0) + 1) / 2, 1 / size, 1 - 1 / size)
-    assert_close((told(marginal, draws, values).eta + 1) / 2, chance)
+    assert_close((after_telling(marginal, draws, values).eta + 1) / 2, chance)
     compact = bits.cga(size, steps=50)
     draws = drawn(compact)
     winner, loser = (np.asarray(draws.points) + 1) / 2
-    assert_close((told(compact, draws, [1.0, 2.0]).eta + 1) / 2, 0.5 + (winner - loser) / 50)
+    assert_close((after_telling(compact, draws, [1.0, 2.0]).eta + 1) / 2, 0.5 + (winner - loser) / 50)
 
 
 def test_adaptive_coins_move_by_the_fisher_length_and_stand_still_without_information():
-    strategy = bits.adaptive(8, 50)
+    strategy = bits.adaptive_coins(8, 50)
     draws = drawn(strategy)
-    after = told(strategy, draws)
+    after = after_telling(strategy, draws)
     assert_close(np.linalg.norm(after.eta), 1.0)  # at fair coins the Fisher matrix is the identity
-    still = told(strategy, draws, np.ones(8))
+    still = after_telling(strategy, draws, np.ones(8))
     assert_close(still.eta, np.zeros(50))
 
 
@@ -140,14 +141,14 @@ def test_a_field_learns_the_function_that_its_statistics_span():
     coefficients = jnp.array([0.5, -0.2, 0.3, 0.1, 1.0, -0.7, 0.4])
     strategy = fields.annealed(family, 40)
     draws = drawn(strategy)
-    after = told(strategy, draws, family.statistics(draws.points) @ coefficients + 2.0)
+    after = after_telling(strategy, draws, family.statistics(draws.points) @ coefficients + 2.0)
     direction = -after.theta / jnp.linalg.norm(after.theta)
     assert_close(direction, coefficients / jnp.linalg.norm(coefficients), 1e-4)
 
 
 def test_sparse_steps_keep_the_zeros_of_the_precision():
-    strategy = clouds.adaptive(POPULATION, clouds.start(MEAN, np.eye(SIZE)), ((0, 1), (1, 2)))
-    after = told(strategy, Draws(*drawn(strategy)))
+    strategy = clouds.adaptive_cloud(POPULATION, clouds.first_cloud(MEAN, np.eye(SIZE)), ((0, 1), (1, 2)))
+    after = after_telling(strategy, Draws(*drawn(strategy)))
     precision = np.linalg.inv(np.asarray(after.factor @ after.factor.T))
     assert abs(precision[0, 2]) < 1e-12
     assert abs(precision[0, 1]) > 1e-4

@@ -46,26 +46,23 @@ def unused(*given: Any) -> Any:
     raise AssertionError("a page trains nothing")
 
 
-TOY_KIND = Kind(shape=unused, fresh=unused, problem=unused, trained=unused, panels=panels)
+TOY_KIND = Kind(fresh=unused, problem=unused, trained=unused, panels=panels)
 TOY = Spec(
     kinds={"toy": "a made-up model"},
     settings={("toy", "drift"): Toy, ("toy", "jump"): Toy},
     methods={"drift": "slow", "jump": "fast"},
-    short={},
     columns=(
         Column("valid_hits", "validation hits", higher=True, chart="Hits"),
         Column("test_hits", "hits", unit="per shot", higher=True, chart="Hits", percent=True, final=True),
     ),
-    judge="valid_hits",
+    criterion="valid_hits",
     headline="test_hits",
-    shape=Model,
     kind="made_specs:TOY_KIND",
 )
 MACHINE = Spec(
     kinds={},
     settings={},
     methods={},
-    short={},
     columns=(
         Column(
             "test_ll", "test log-likelihood", unit="nats per row", higher=True, error="test_ll_se", final=True
@@ -73,9 +70,8 @@ MACHINE = Spec(
         Column("kl", "KL from the true distribution", unit="nats", higher=False, log=True, final=True),
         Column("effective_samples", "effective samples", note="of the importance weights"),
     ),
-    judge="valid_loss",
+    criterion="valid_loss",
     headline="test_ll",
-    shape=Model,
     kind="made_specs:TOY_KIND",
 )
 """Stands in for the default kind where that has no spec yet."""

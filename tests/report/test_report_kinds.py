@@ -40,7 +40,11 @@ def test_runs_are_listed_by_their_kinds_own_figure(make: Any, tmp_path: Path) ->
     assert [line["name"] for line in found if line["kind"] == "toy"] == ["better", "good", "none"]
     better = next(line for line in found if line["name"] == "better")
     assert (better["headline"], better["headline_title"]) == ("test_hits", "hits")
-    assert (better["judge"], better["best_judge"], better["headline_value"]) == ("valid_hits", 0.9, 0.05)
+    assert (better["criterion"], better["best_criterion"], better["headline_value"]) == (
+        "valid_hits",
+        0.9,
+        0.05,
+    )
     assert next(line["headline"] for line in found if line["name"] == "other") == "test_ll"
 
 
@@ -132,8 +136,8 @@ def test_a_kind_that_is_not_installed_is_shown_by_the_names_of_its_columns(
 ) -> None:
     record = read_run(toy_run(make, "run", 0.1, 0.8))
     monkeypatch.delitem(registry.FOLDERS, "toy")
-    assert columns.headline("toy") is None
-    assert columns.judge("toy").name == "valid_loss"
+    assert columns.headline("toy", {}) is None
+    assert columns.criterion("toy").name == "valid_loss"
     assert re.findall(r"<b>(.*?)</b>", charts.step([record])) == ["Test hits", "Valid hits"]
     assert tables.figures_of(record)["valid loss"] == "0.2000"
     monkeypatch.setattr(pictures, "load", lambda folder: folder)

@@ -138,7 +138,7 @@ def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, t
     make("runs/resampled", rows=rows(1.0), **{"data.binarize": "resample"})
     (make("runs/odd") / "trace.jsonl").write_text("{\n{}\n", "utf-8")
     (make("runs/broken") / "config.toml").write_text("format = ", "utf-8")
-    (tmp_path / "runs" / "config.toml").write_text("", "utf-8")  # a config alone is no run
+    (tmp_path / "runs" / "config.toml").write_text("", "utf-8")  # a config alone is not a run
     found = list_runs(tmp_path / "runs")
     assert [line["name"] for line in found] == [
         "first",
@@ -153,7 +153,7 @@ def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, t
     assert "not valid TOML" in found[5]["problem"]
     assert "line 1 of" in found[6]["problem"]
     assert list(found[5]) == [*found[0], "problem"]
-    unsure = ("binarize", "judge", "best_judge", "headline_title", "run")  # by the kind's spec
+    unsure = ("binarize", "criterion", "best_criterion", "headline_title", "run")  # by the kind's spec
     assert {key: value for key, value in found[1].items() if key not in unsure} == {
         "name": "deep/better",
         "data": "digits",

@@ -1,9 +1,8 @@
 """A kind of model of somebody else: independent Bernoulli variables in two halves, without JAX."""
 
-from pydantic import BaseModel, PositiveFloat
+from pydantic import PositiveFloat
 
-from natgrad.config import sections
-from natgrad.config.sections import Section, compose, setting
+from natgrad.config.sections import ModelSection, Section, compose, setting
 from natgrad.models.registry import Column, Spec
 
 
@@ -20,24 +19,16 @@ class Rates(Section):
     right: PositiveFloat = setting(0.1, "The learning rate of the right half.")
 
 
-class Shape(BaseModel):
-    """The number of variables."""
-
-    visible: int
-
-
 SPEC = Spec(
     kinds={"toy": "independent binary variables"},
     settings={
-        ("toy", method): compose("toy", method, model=sections.Model, objective=Chains, rates=Rates)
+        ("toy", method): compose("toy", method, model=ModelSection, objective=Chains, rates=Rates)
         for method in ("natural", "plain")
     },
     methods={"natural": "by the exact Fisher, which is diagonal", "plain": "the gradient itself"},
     short={"chains": "objective.chains"},
     columns=(Column("test_loss", "test loss", "nats", higher=False, final=True),),
-    judge="valid_loss",
     headline="test_loss",
-    shape=Shape,
     kind="toy_kind:KIND",
     commands={name: f"toy_kind:{name}" for name in ("evaluate", "sample", "fisher")},
 )

@@ -44,10 +44,10 @@ def train(
     settings = resolve(values(GIVEN, read_toml(config) if config else {}), config)
     if dry_run:
         return _show_config(settings, json=json)
-    from natgrad.records.folder import fresh
+    from natgrad.records.folder import unused_folder
     from natgrad.training.run import run_config
 
-    events = (out or fresh(settings)) if tensorboard else None
+    events = (out or unused_folder(settings)) if tensorboard else None
     with watched(settings, events, quiet=quiet) as watch:
         run = run_config(settings, out=events or out, watch=watch, final=True)
     return _print(run.summary, json=json, title=f"trained {run.folder}")

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from natgrad import config
 from natgrad.config import names
 from natgrad.errors import InputError
+from natgrad.models import registry
 
 _FLAG = re.compile(r"--([a-z_-]+(?:\.[a-z_-]+)*)(?:=(.*))?", re.DOTALL)
 
@@ -41,11 +42,27 @@ def take_settings(tokens: Sequence[str], short: Container[str] = ()) -> tuple[di
     return taken, rest
 
 
+def take_named(tokens: Sequence[str], own: Container[str]) -> tuple[dict[str, str], list[str]]:
+    """`take_settings` by the short names of the kind that is asked for.
+
+    Where that leaves a flag that is not one of the command's own, by those of all kinds: it may be of the
+    kind that a file asks for, or will be refused under its name.
+    """
+    asked, _ = take_settings(tokens, {"model"})
+    kind = asked.get("model", asked.get("model.kind", registry.DEFAULT))
+    taken, rest = take_settings(tokens, names.short_names(kind))
+    if all(token in own for token in rest if token.startswith("--")):
+        return taken, rest
+    return take_settings(tokens, names.short_names())
+
+
 def values(texts: Mapping[str, str], tree: Mapping[str, Any]) -> dict[str, Any]:
     """The values of settings from their texts, for the kind that they or a file's settings ask for."""
     kind = texts.get("model", texts.get("model.kind", config.kind_of(tree)))
-    short, fields = names.short_names(kind), names.fields_of_kind(kind)
-    return {name: value_of(text, fields.get(short.get(name, name))) for name, text in texts.items()}
+    short = names.short_names(kind)
+    dotted = {name: short.get(name, name) for name in texts}
+    fields = names.fields_named(dotted.values(), kind, texts.get("method", tree.get("method")))
+    return {name: value_of(text, fields.get(dotted[name])) for name, text in texts.items()}
 
 
 def value_of(text: str, field: FieldInfo | None) -> Any:

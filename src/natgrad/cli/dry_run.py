@@ -8,10 +8,10 @@ from typing import Any
 import tomli_w
 
 from natgrad.cli import wording
-from natgrad.config import Run, names
+from natgrad.config import RunSettings, names
 
 
-def annotated(config: Run) -> str:
+def annotated(config: RunSettings) -> str:
     """A config as TOML with a comment on every line."""
     lines, section = [], ""
     for name, field in names.fields_of(type(config)).items():

@@ -70,7 +70,7 @@ def _app(name: str, place: str) -> App:
 
 
 def _function(place: str) -> Callable[..., Any]:
-    return registry.resolve(place)
+    return registry.resolve_reference(place)
 
 
 def _taken(arguments: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -16,11 +16,11 @@ from cyclopts import App, CycloptsError, Parameter
 
 import natgrad
 from natgrad.cli import commands, kinds, relax, report, resume, runs, settings_help, sweep
-from natgrad.cli.dotted import strict, take_settings
-from natgrad.config.names import short_names
+from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.errors import InputError
 
 SETTABLE = ("train", "sweep")  # commands that take settings
+TRAIN = ("--out", "--quiet", "--tensorboard", "--dry-run", "--json", "--help")  # flags that are no settings
 
 
 def command_line() -> App:
@@ -58,7 +58,7 @@ def _run(tokens: list[str]) -> None:
     given, plain = take_settings(tokens)
     name = next((token for token in plain if not token.startswith("-")), "")
     if name == "train":
-        given, plain = take_settings(tokens, short_names())
+        given, plain = take_named(tokens, TRAIN)
     if given and name not in SETTABLE:
         refuse_settings(plain, sorted(given))
     commands.GIVEN.clear()

@@ -53,7 +53,7 @@ class ProgressBar:
             if column.final
         }
         named = {name: f"  {title} {value}" for name, (title, value) in shown_columns.items() if value}
-        self.headline = named.get(self.spec.headline, "")
+        self.headline = named.get(self.spec.headline_of(row), "")
         if not self.lines:
             return
         losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>8}" for name in ("train", "valid"))

@@ -58,7 +58,7 @@ def flow(
     }
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: {out.parent} is not a folder; make it or give another --out")
-    found = named[function](out) if function in named else figures.draw(function, family, out)
+    found = named[function](out) if function in named else figures.draw_flows(function, family, out)
     ends = found.pop("ends", {})
     shown = {"function": function} | ({} if function in named else {"family": family}) | found
     shown |= {"ends": ends} if json else {f"{name} ends": _distinct(points) for name, points in ends.items()}
@@ -88,10 +88,10 @@ def minimize(
         A folder for the search; a search that is already there is continued, with the budget given now.
     """
     from natgrad.relax.minimize import proceed
-    from natgrad.relax.runs import Watch, begin, finish
+    from natgrad.relax.runs import Watch, finish, open_search
 
     chosen = choices or Choices()
-    called, search = begin(function, size, chosen, out)
+    called, search = open_search(function, size, chosen, out)
     with Watch(search, out, quiet=quiet) as watch:
         result = proceed(called, search, budget=chosen.budget, watch=watch)
     _print(finish(function, result, out), json=json, title=f"minimized {function}")

@@ -75,8 +75,9 @@ def _short(line: dict[str, Any], title: str | None) -> dict[str, str]:
         return "-" if value is None else number(value)
 
     wanted = "" if line["epochs_wanted"] is None else f"/{line['epochs_wanted']}"
-    column = headline(line["kind"]) if line["headline"] else None
-    value = shown_value(column, {line["headline"]: line["headline_value"]}) if column else None
+    row = {line["headline"]: line["headline_value"]}
+    column = headline(line["kind"], row) if line["headline"] else None
+    value = shown_value(column, row) if column else None
     return {
         "run": line["name"],
         "data": Path(line["data"] or "-").name,

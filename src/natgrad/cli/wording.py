@@ -37,7 +37,7 @@ def setting_rows(settings: Iterable[tuple[Reader, type[BaseModel]]]) -> list[Row
 def allowed(name: str, field: FieldInfo, reader: Reader | None = None) -> str:
     """The values that a setting may have; for the kind and the method those that there are."""
     if name == "model.kind":
-        return " | ".join(registry.names())
+        return " | ".join(registry.kind_names())
     if name == "method" and reader is not None:
         return " | ".join(registry.spec_of(reader[0]).methods_of(reader[0]))
     return _allowed(field.annotation, field.metadata)
@@ -46,7 +46,7 @@ def allowed(name: str, field: FieldInfo, reader: Reader | None = None) -> str:
 def default(field: FieldInfo) -> str:
     """The default of a setting as its flag takes it, or what leaving it out means.
 
-    >>> default(names.fields_of_kind(registry.DEFAULT)["training.schedule_steps"])
+    >>> default(names.fields_named(["training.schedule_steps"], registry.DEFAULT)["training.schedule_steps"])
     'the whole training'
     """
     extra = field.json_schema_extra

@@ -14,16 +14,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from natgrad.config import names, refusals
-from natgrad.config.sections import FORMAT, Run
+from natgrad.config.sections import FORMAT, RunSettings
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
 
-Config = Run
+Config = RunSettings
 
 _LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 
 
-def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
+def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> RunSettings:
     """The complete config: defaults, then a TOML file, then settings by short or dotted name."""
     tree = read_toml(file) if file is not None else {}
     kind = str(settings.get("model", settings.get("model.kind", kind_of(tree))))
@@ -33,13 +33,17 @@ def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> Run:
     return validate(tree)
 
 
-def validate(tree: Mapping[str, Any]) -> Run:
+def validate(tree: Mapping[str, Any]) -> RunSettings:
     """A config from nested settings, or one sentence that says what is wrong."""
     reader = reader_of(tree)
+    spec = registry.spec_of(reader[0])
     try:
-        return registry.spec_of(reader[0]).settings[reader].model_validate(dict(tree))
+        found: RunSettings = spec.settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
+    if found.training.schedule_steps is not None and not spec.is_scheduled(found):
+        raise refusals.no_schedule(found)
+    return found
 
 
 def reader_of(tree: Mapping[str, Any]) -> names.Reader:
@@ -74,12 +78,18 @@ def read_toml(file: str | Path) -> dict[str, Any]:
         raise InputError(
             f"{file} is not valid TOML ({error}); correct it, or start from --dry-run's output"
         ) from None
-    if isinstance(tree.get("format"), int) and tree["format"] > FORMAT:
-        raise Newer(file, tree["format"], FORMAT)
+    number = tree.get("format", FORMAT)
+    if isinstance(number, int) and number > FORMAT:
+        raise Newer(file, number, FORMAT)
+    if isinstance(number, int) and number < FORMAT:
+        raise InputError(
+            f"{file} was written by an older natgrad (its format is {number}, this one knows {FORMAT}), "
+            "whose settings had other names; rename them (CHANGELOG.md), leave format out, and train again"
+        )
     return tree
 
 
-def dump(config: Run) -> str:
+def dump(config: RunSettings) -> str:
     """The complete config as TOML: every setting that is read and has a value."""
     import tomli_w
 
@@ -90,7 +100,7 @@ def dump(config: Run) -> str:
 
 def _elsewhere(name: str) -> str:
     """The dotted name of a setting that this kind has no short name for: it will be refused under it."""
-    return name if "." in name or name in Run.model_fields else names.short_names().get(name, name)
+    return name if "." in name or name in RunSettings.model_fields else names.short_names().get(name, name)
 
 
 def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:

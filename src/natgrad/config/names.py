@@ -4,7 +4,7 @@ A dotted name (`optimizer.learning_rate`) is a setting's place in the TOML file;
 short name as well. Nothing here is fixed when it is imported: kinds may be added at any time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -45,12 +45,15 @@ def fields_of(settings: type[BaseModel]) -> dict[str, FieldInfo]:
     return found
 
 
-def fields_of_kind(kind: str) -> dict[str, FieldInfo]:
-    """The settings that any method of a kind reads; the first method's where several differ."""
-    spec = registry.spec_of(kind)
+def fields_named(wanted: Iterable[str], kind: str, method: str | None = None) -> dict[str, FieldInfo]:
+    """The settings of those names that a method reads; else another of the kind, its first one first."""
     found: dict[str, FieldInfo] = {}
-    for method in spec.methods_of(kind):
-        found = fields_of(spec.settings[kind, method]) | found
+    spec, left = registry.spec_of(kind), set(wanted)
+    for other in sorted(spec.methods_of(kind), key=lambda other: other != method):
+        if left:
+            own = fields_of(spec.settings[kind, other])
+            found |= {name: own[name] for name in left & own.keys()}
+            left -= own.keys()
     return found
 
 

@@ -66,6 +66,15 @@ def no_setting(name: str, reader: names.Reader) -> InputError:
     return InputError(f"unknown setting {name!r}; known are {everyday}, and all that --dry-run shows")
 
 
+def no_schedule(config: Any) -> InputError:
+    """A length of schedules where nothing follows one."""
+    has_any = hasattr(getattr(config, "optimizer", None), "schedule")
+    return InputError(
+        "training.schedule_steps is the length of schedules, got it for settings that follow none; leave it "
+        f"out, or give {'optimizer.schedule' if has_any else 'training.epochs'}"
+    )
+
+
 def no_method(kind: str, method: str) -> InputError:
     """A method that does not train a kind of model."""
     own = registry.spec_of(kind).methods_of(kind)

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, c
 
 from natgrad.errors import InputError
 
-FORMAT: Literal[1] = 1
+FORMAT: Literal[2] = 2  # 1: natgrad 0.1.0, whose settings had other names
 RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 """Learning rates of optimizers where none is given; with sgd it is the method's."""
+MOMENTUM = 0.9  # of optimizers that have averages
 
 
 def setting(default: Any, about: str, *, unset: str = "", **limits: Any) -> Any:
@@ -48,7 +49,7 @@ class Data(Section):
     )
 
 
-class Model(Section):
+class ModelSection(Section):
     """What is trained."""
 
     kind: str = setting(..., "The kind of model.")
@@ -68,7 +69,7 @@ class Training(Section):
 
 
 class Evaluation(Section):
-    """How often, on how many rows, and which model is judged."""
+    """How often, on how many rows, and which model is evaluated."""
 
     every: PositiveInt = setting(10, "Epochs between evaluations.")
     rows: int = setting(2000, "Rows of each held-out split that are evaluated on (0: all).", ge=0)
@@ -124,7 +125,9 @@ class Named(Section):
         "What is done with a direction; some have their own default of the learning rate: "
         + ", ".join(f"{name} {rate}" for name, rate in RATES.items()),
     )
-    momentum: float = setting(0.9, "The decay of the optimizer's averages; sgd has none.", ge=0, lt=1)
+    momentum: float | None = setting(
+        None, "The decay of the optimizer's averages; sgd has none.", unset=str(MOMENTUM), ge=0, lt=1
+    )
 
 
 class Optimizer(Scheduled, Named):  # settings of later bases come first
@@ -136,6 +139,15 @@ class Optimizer(Scheduled, Named):  # settings of later bases come first
         if isinstance(tree, Mapping) and (name := str(tree.get("name"))) in RATES:
             return {"learning_rate": RATES[name], **tree}
         return tree
+
+    @model_validator(mode="after")
+    def _momentum_is_of_averages(self) -> "Optimizer":
+        if self.momentum is not None and self.name == "sgd":
+            raise InputError(
+                "optimizer.momentum is the decay of an optimizer's averages, got the optimizer sgd, which "
+                "has none; leave it out, or use --optimizer momentum"
+            )
+        return self
 
 
 class Damped(Section):
@@ -175,14 +187,14 @@ class Bounded(Section):
     )
 
 
-class Run(Section):
+class RunSettings(Section):
     """Everything that decides what a run computes; a kind adds sections of its own."""
 
-    format: Literal[1] = setting(FORMAT, "The version of this list of settings.")
+    format: Literal[2] = setting(FORMAT, "The version of this list of settings.")
     method: str = setting(..., "How the gradient is made and measured.")
     seed: int = setting(0, "Decides the initial weights, the order of rows and every sample.", ge=0, lt=2**32)
     data: Data = Field(default_factory=Data)
-    model: Model
+    model: ModelSection
     training: Training = Field(default_factory=Training)
     evaluation: Evaluation = Field(default_factory=Evaluation)
 
@@ -201,19 +213,25 @@ def with_defaults(section: type[Section], **defaults: Any) -> type[Any]:
 
 
 def compose(
-    kind: str, method: str, *checks: Callable[[Any], None], model: type[Model], **sections: type[Section]
-) -> type[Run]:
+    kind: str,
+    method: str,
+    *checks: Callable[[Any], None],
+    model: type[ModelSection],
+    **sections: type[Section],
+) -> type[RunSettings]:
     """The config class of a kind and a method, from sections and what must hold between them.
 
     A check gets the whole config and raises an `InputError`.
     """
-    fixed: Any = {"kind": (Literal[kind], _like(Model, "kind", kind))}
+    fixed: Any = {"kind": (Literal[kind], _like(ModelSection, "kind", kind))}
     named: Any = create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fixed)
     parts: dict[str, Any] = {"model": named, **sections}
     fields: Any = {name: (part, Field(default_factory=part)) for name, part in parts.items()}
-    fields["method"] = (Literal[method], _like(Run, "method", method))
+    fields["method"] = (Literal[method], _like(RunSettings, "method", method))
     validators: Any = {f"check_{number}": _checked(check) for number, check in enumerate(checks)}
-    return create_model("Run", __base__=Run, __doc__=Run.__doc__, __validators__=validators, **fields)
+    return create_model(
+        "Run", __base__=RunSettings, __doc__=RunSettings.__doc__, __validators__=validators, **fields
+    )
 
 
 def own_length(config: Any) -> None:

@@ -5,16 +5,20 @@ rows, a pure function of (key, epoch); batch number i takes rows i*b to (i+1)*b 
 Grey values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
+from natgrad.data.dataset import Dataset
+from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
 
 @pytree
-class Rows:
+class StoredRows:
     """A set of rows on the device: real numbers, or bytes, of which value / levels is a Bernoulli mean."""
 
     values: UInt8[Array, "row visible"] | Float[Array, "row visible"]
@@ -22,10 +26,15 @@ class Rows:
     resample: bool = static(default=False)
 
 
-def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> Rows:
+def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> StoredRows:
     """Move rows to the device, once: floats as float32, others as bytes."""
     kind = jnp.float32 if values.dtype.kind == "f" else jnp.uint8
-    return Rows(jnp.asarray(values, kind), levels, resample)
+    return StoredRows(jnp.asarray(values, kind), levels, resample)
+
+
+def rows_of(dataset: Dataset) -> StoredRows:
+    """The training rows of a data set."""
+    return on_device(dataset.train, dataset.levels, dataset.resample)
 
 
 def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> Int[Array, " row"]:
@@ -33,12 +42,25 @@ def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> In
     return jax.random.permutation(jax.random.fold_in(key, epoch), rows)
 
 
-def draw(
-    key: PRNGKeyArray, rows: Rows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
+def take_batch(
+    key: PRNGKeyArray, rows: StoredRows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
     """The chosen rows as they are, or drawn in {0,1} where they are means to resample, units-major."""
-    chosen = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    stored = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    chosen = placed(stored, None, "rows")
     if not rows.resample:
         return chosen.astype(dtype)
     uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels
     return (uniform < chosen.astype(dtype)).astype(dtype)  # ~ Bernoulli(value / levels)
+
+
+def in_order(size: int) -> Callable[[PRNGKeyArray, StoredRows, Array, Array], Float[Array, "visible batch"]]:
+    """How batch number `position` of an epoch's order is drawn."""
+
+    def drawn(
+        key: PRNGKeyArray, rows: StoredRows, order: Array, position: Array
+    ) -> Float[Array, "visible batch"]:
+        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
+        return take_batch(key, rows, chosen, jnp.zeros(()).dtype)
+
+    return drawn

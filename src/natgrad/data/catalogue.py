@@ -2,7 +2,7 @@
 
 What stands here is known without opening a file: sizes, image shapes, checksums, defaults. Paths are
 relative to a data folder; only files with a lasting public address carry one. Grey values are means
-of Bernoulli units and drawn anew at every use ("resample"), except for `digits`, which are rounded.
+of Bernoulli units and drawn again at every use ("resample"), except for `digits`, which are rounded.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from natgrad.data import sources
 from natgrad.data.files import File
-from natgrad.data.patterns import Law, three_by_three
+from natgrad.data.patterns import PatternDistribution, three_by_three_distribution
 from natgrad.data.splits import Parts
 
-Shape = tuple[int, int]
+ImageShape = tuple[int, int]
 _Rows = tuple[int, int, int]
 _Reader = Callable[[Sequence[Path], int, int], Parts]
 
@@ -67,29 +67,33 @@ class Entry:
     rows: _Rows | None
     read: _Reader
     files: tuple[File, ...] = ()
-    image_shape: Shape | None = None
+    image_shape: ImageShape | None = None
     levels: int = 1
     binarize: str | None = None
-    law: Callable[[], Law] | None = None
+    distribution: Callable[[], PatternDistribution] | None = None
     in_grey: "Entry | None" = None
 
 
-def embedded(name: str, description: str, rows: _Rows, read: _Reader, image_shape: Shape) -> Entry:
+def embedded(name: str, description: str, rows: _Rows, read: _Reader, image_shape: ImageShape) -> Entry:
     """A set that needs no file."""
     return Entry(name, description, image_shape[0] * image_shape[1], rows, read, (), image_shape)
 
 
-def packed(name: str, description: str, visible: int, rows: _Rows, read: _Reader = sources.packed) -> Entry:
+def packed_entry(
+    name: str, description: str, visible: int, rows: _Rows, read: _Reader = sources.packed
+) -> Entry:
     """A binary set of the folder `binary`."""
     return Entry(name, description, visible, rows, read, files(f"binary/{stem(name)}.npz"))
 
 
-def images(name: str, description: str, rows: _Rows, read: _Reader, path: str, image_shape: Shape) -> Entry:
+def images(
+    name: str, description: str, rows: _Rows, read: _Reader, path: str, image_shape: ImageShape
+) -> Entry:
     """A set of binary images in one file."""
     return Entry(name, description, image_shape[0] * image_shape[1], rows, read, files(path), image_shape)
 
 
-def idx(name: str, description: str, address: str) -> Entry:
+def idx_entry(name: str, description: str, address: str) -> Entry:
     """A set of grey images in the four files of MNIST; 10,000 of its train rows serve as valid."""
     kinds = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     four = files(*(f"{stem(name)}/{kind}-ubyte.gz" for kind in kinds), address=address)
@@ -111,7 +115,7 @@ def files(*paths: str, address: str | None = None) -> tuple[File, ...]:
     return tuple(File(path, SHA256[path], address and address + path.rpartition("/")[2]) for path in paths)
 
 
-MNIST = idx("mnist", "handwritten digits, the original grey images", MNIST_ADDRESS)
+MNIST = idx_entry("mnist", "handwritten digits, the original grey images", MNIST_ADDRESS)
 MINI_IN_GREY = replace(
     MNIST,
     name="mini-mnist",
@@ -132,12 +136,12 @@ TABLE = (
     replace(
         embedded(
             "3by3",
-            "row and column patterns with a known law",
+            "row and column patterns with a known distribution",
             (15000, 3000, 3000),
             sources.three_by_three,
             (3, 3),
         ),
-        law=three_by_three,
+        distribution=three_by_three_distribution,
     ),
     replace(
         images(
@@ -152,14 +156,14 @@ TABLE = (
     ),
     images(
         "binarized-mnist",
-        "MNIST in the fixed binarisation of Larochelle and Murray",
+        "MNIST in the fixed binarization of Larochelle and Murray",
         (50000, 10000, 10000),
         sources.packed,
         "binarized_mnist/binarized_mnist.npz",
         (28, 28),
     ),
     MNIST,
-    idx("fashion-mnist", "articles of clothing, grey images", FASHION_ADDRESS),
+    idx_entry("fashion-mnist", "articles of clothing, grey images", FASHION_ADDRESS),
     grey(
         images(
             "frey-faces",
@@ -191,17 +195,17 @@ TABLE = (
             (24, 24),
         )
     ),
-    packed("nltcs", "disability survey; small enough to enumerate", 16, (16181, 2157, 3236)),
-    packed("plants", "plant species by region", 69, (17412, 2321, 3482)),
-    packed("baudio", "audio listening", 100, (15000, 2000, 3000)),
-    packed("jester", "joke ratings", 100, (9000, 1000, 4116)),
-    packed("bnetflix", "film ratings", 100, (15000, 2000, 3000)),
-    packed("accidents", "traffic accidents", 111, (12758, 1700, 2551)),
-    packed("pumsb-star", "census", 163, (12262, 1635, 2452)),
-    packed("mushrooms", "properties of mushrooms", 112, (2000, 500, 5624)),
-    packed("dna", "splice junctions of DNA", 180, (1600, 400, 1186)),
-    packed("nips", "words of NIPS papers, volumes 0 to 12", 500, (400, 100, 1240)),
-    packed("adult", "census income; test rows in the order of a9a", 123, (5000, 1414, 26147)),
+    packed_entry("nltcs", "disability survey; small enough to enumerate", 16, (16181, 2157, 3236)),
+    packed_entry("plants", "plant species by region", 69, (17412, 2321, 3482)),
+    packed_entry("baudio", "audio listening", 100, (15000, 2000, 3000)),
+    packed_entry("jester", "joke ratings", 100, (9000, 1000, 4116)),
+    packed_entry("bnetflix", "film ratings", 100, (15000, 2000, 3000)),
+    packed_entry("accidents", "traffic accidents", 111, (12758, 1700, 2551)),
+    packed_entry("pumsb-star", "census", 163, (12262, 1635, 2452)),
+    packed_entry("mushrooms", "properties of mushrooms", 112, (2000, 500, 5624)),
+    packed_entry("dna", "splice junctions of DNA", 180, (1600, 400, 1186)),
+    packed_entry("nips", "words of NIPS papers, volumes 0 to 12", 500, (400, 100, 1240)),
+    packed_entry("adult", "census income; test rows in the order of a9a", 123, (5000, 1414, 26147)),
     images(
         "ocr-letters",
         "handwritten letters of words",
@@ -210,7 +214,7 @@ TABLE = (
         "binary/ocr_letters.npz",
         (16, 8),
     ),
-    packed(
+    packed_entry(
         "connect4-partial",
         "positions of Connect Four; test drawn from valid",
         126,

@@ -1,7 +1,7 @@
 """`load`: one call from a name or a path to a `Dataset`.
 
 Three kinds of visible value are met in the literature: naturally binary, grey rounded once (B), and
-grey taken as the mean of a Bernoulli unit that is drawn anew at every use (C). A `Dataset` holds
+grey taken as the mean of a Bernoulli unit that is drawn again at every use (C). A `Dataset` holds
 bytes in all three cases; `value / levels` is the mean and `resample` says whether to draw. A fourth is
 any real number, for inputs of networks and Gaussian units: then it holds float32.
 """
@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natgrad.data import user
-from natgrad.data.catalogue import CATALOGUE, Entry, Shape
+from natgrad.data.catalogue import CATALOGUE, Entry, ImageShape
 from natgrad.data.files import fetch
-from natgrad.data.patterns import Law
+from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError, unknown
 
-BINARISATIONS = ("round", "resample", "grey", "real")
+BINARIZATIONS = ("round", "resample", "grey", "real")
 
 _Values = NDArray[np.uint8] | NDArray[np.float32]
 
@@ -34,11 +34,11 @@ class Dataset:
 
     Attributes:
         name: the catalogue name or the path.
-        train: rows to learn from; valid: rows to choose by; test: rows to judge by.
+        train: rows to learn from; valid: rows to choose by; test: rows to test on.
         levels: value / levels is the mean of a Bernoulli unit; 1 where values are in {0,1}.
         resample: whether rows are to be drawn from those means at every use.
         image_shape: (height, width) of a row, where rows are images.
-        law: the exact distribution, where it is known.
+        distribution: the exact distribution, where it is known.
         labels: the class of each row of each split, where the source has them.
         split: how the splits were made, with the sha256 of their bytes; fit for JSON.
     """
@@ -49,8 +49,8 @@ class Dataset:
     test: _Values
     levels: int
     resample: bool
-    image_shape: Shape | None
-    law: Law | None
+    image_shape: ImageShape | None
+    distribution: PatternDistribution | None
     labels: dict[str, np.ndarray] | None
     split: dict[str, Any]
 
@@ -70,7 +70,7 @@ def load(
     *,
     binarize: str | None = None,
     split_seed: int = 0,
-    image_shape: Shape | None = None,
+    image_shape: ImageShape | None = None,
 ) -> Dataset:
     """Load a set by its catalogue name or by the path of a .npy, .npz or .csv file.
 
@@ -88,17 +88,17 @@ def load(
     >>> data.train.shape, data.levels, data.resample
     ((15000, 9), 1, False)
     """
-    if binarize not in (None, *BINARISATIONS):
-        raise unknown("binarisation", str(binarize), BINARISATIONS)
+    if binarize not in (None, *BINARIZATIONS):
+        raise unknown("binarization", str(binarize), BINARIZATIONS)
     name = os.fspath(name)
-    law = None
+    distribution = None
     if name in CATALOGUE:
         entry = chosen_entry(CATALOGUE[name], binarize)
         parts = entry.read([fetch(file) for file in entry.files], entry.visible, split_seed)
         levels, shape, default = entry.levels, entry.image_shape, entry.binarize
-        law = entry.law() if entry.law else None
+        distribution = entry.distribution() if entry.distribution else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
-        parts, levels, shape = user.read(
+        parts, levels, shape = user.read_user_file(
             Path(name), split_seed, rounding=binarize == "round", real=binarize == "real"
         )
         default = "resample"
@@ -109,7 +109,9 @@ def load(
             f"expected grey values in {name} to resample, its values are binary; leave data.binarize out"
         )
     shape = fitting(image_shape or shape, parts.rows["train"].shape[1])
-    return assemble(name, parts, levels=levels, binarize=binarize or default, image_shape=shape, law=law)
+    return assemble(
+        name, parts, levels=levels, binarize=binarize or default, image_shape=shape, distribution=distribution
+    )
 
 
 def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
@@ -128,9 +130,15 @@ def load_settings(chosen: Any) -> Dataset:
 
 
 def assemble(
-    name: str, parts: Parts, *, levels: int, binarize: str | None, image_shape: Shape | None, law: Law | None
+    name: str,
+    parts: Parts,
+    *,
+    levels: int,
+    binarize: str | None,
+    image_shape: ImageShape | None,
+    distribution: PatternDistribution | None,
 ) -> Dataset:
-    """Binarise as asked and seal the splits with their checksums."""
+    """Binarize as asked and seal the splits with their checksums."""
     rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
     if levels > 1 and binarize == "round":
         rows, levels = {split: rounded(array, levels) for split, array in rows.items()}, 1
@@ -143,7 +151,7 @@ def assemble(
         levels=levels,
         resample=levels > 1 and binarize != "grey",
         image_shape=image_shape,
-        law=law,
+        distribution=distribution,
         labels={split: parts.labels[split] for split in SPLITS} if parts.labels else None,
         split={**parts.record, "checksums": checksums},
     )
@@ -167,7 +175,7 @@ def rounded(rows: NDArray[np.uint8], levels: int) -> NDArray[np.uint8]:
     return (rows > levels // 2).view(np.uint8)
 
 
-def fitting(shape: Shape | None, visible: int) -> Shape | None:
+def fitting(shape: ImageShape | None, visible: int) -> ImageShape | None:
     """The image shape, if it has as many pixels as there are visible units."""
     if shape is None:
         return None

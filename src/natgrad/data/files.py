@@ -94,5 +94,5 @@ def advice(path: Path) -> str:
     if not folder:
         state = "which is unset"
     else:
-        state = f"now {folder!r}" if Path(folder).is_dir() else f"now {folder!r}, which is no folder"
+        state = f"now {folder!r}" if Path(folder).is_dir() else f"now {folder!r}, which is not a folder"
     return f"put it under that name in the folder NATGRAD_DATA ({state}) or at {path}"

@@ -31,7 +31,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(raw) < start:
         raise InputError(f"expected an IDX header of {start} bytes, {path} ends after {len(raw)}; {AGAIN}")
     shape = struct.unpack(f">{raw[3]}I", raw[4:start])
-    return fill(raw[start:], np.dtype(np.uint8), shape, str(path))
+    return array_from_bytes(raw[start:], np.dtype(np.uint8), shape, str(path))
 
 
 def inflate(path: Path) -> bytes:
@@ -42,7 +42,7 @@ def inflate(path: Path) -> bytes:
         raise InputError(f"expected a gzip file, {path} cannot be unpacked ({error}); {AGAIN}") from error
 
 
-def fill(raw: bytes, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
+def array_from_bytes(raw: bytes, dtype: np.dtype, shape: tuple[int, ...], what: str) -> np.ndarray:
     """The array of this shape, if the bytes are exactly as many as it needs and more than none."""
     check_size(shape, dtype, len(raw), what)
     return np.frombuffer(raw, dtype).reshape(shape)

@@ -1,8 +1,8 @@
-"""Small sets whose law is known, so that a model's distance from the truth is too.
+"""Small sets whose distribution is known, so that a model's distance from the truth is too.
 
 `3by3` holds the row and column patterns of a 3x3 image (K. Kirby, "A tutorial on Helmholtz
 machines", 2006): the six non-constant column patterns at 2/18 each, the six row patterns at 1/18.
-The best possible loss is the entropy of the law, 2.42827 nats.
+The best possible loss is the entropy of the distribution, 2.42827 nats.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ TRAIN, VALID = 15_000, 3_000
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class PatternDistribution:
     """A distribution given by its table: patterns in {0,1} [state, visible], probabilities [state]."""
 
     patterns: NDArray[np.uint8]
@@ -27,29 +27,29 @@ class Law:
 
     @property
     def entropy(self) -> float:
-        """- sum p log p in nats: the least loss any model of this law can reach."""
+        """- sum p log p in nats: the least loss any model of this distribution can reach."""
         positive = self.probabilities[self.probabilities > 0]
         return float(-(positive * np.log(positive)).sum())
 
 
-def three_by_three() -> Law:
-    """The law of `3by3`.
+def three_by_three_distribution() -> PatternDistribution:
+    """The distribution of `3by3`.
 
     >>> round(three_by_three().entropy, 5)
     2.42827
     """
     patterns = np.array([[int(bit) for bit in text] for text in _COLUMNS + _ROWS], np.uint8)
-    return Law(patterns, np.repeat([2 / 18, 1 / 18], [len(_COLUMNS), len(_ROWS)]))
+    return PatternDistribution(patterns, np.repeat([2 / 18, 1 / 18], [len(_COLUMNS), len(_ROWS)]))
 
 
 def draw_three_by_three(seed: int) -> Parts:
     """1,000 copies of the 18 weighted patterns, shuffled: 15,000 train, 3,000 valid, the same for test.
 
-    Test repeats valid as in the published runs; for an exact judgement use the law.
+    Test repeats valid as in the published runs; for an exact judgment use the distribution.
     """
-    law = three_by_three()
-    copies = np.rint(law.probabilities * 18 * COPIES).astype(int)
-    rows = generator(seed).permutation(np.repeat(law.patterns, copies, axis=0), axis=0)
+    distribution = three_by_three_distribution()
+    copies = np.rint(distribution.probabilities * 18 * COPIES).astype(int)
+    rows = generator(seed).permutation(np.repeat(distribution.patterns, copies, axis=0), axis=0)
     train, valid = np.split(rows, [TRAIN])
     parts = {"train": train, "valid": valid, "test": valid}
     return Parts(parts, None, seeded(parts, seed, "shuffled copies of the patterns, test is valid"))

@@ -1,7 +1,7 @@
 """Readers: from the files of a set to its three splits.
 
 Every reader has the same signature, `read(paths, visible, seed) -> Parts`, so that the catalogue is
-a plain table. Values are bytes as the source has them; binarisation comes after.
+a plain table. Values are bytes as the source has them; binarization comes after.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def digits(paths: Sequence[Path], visible: int, seed: int) -> Parts:
 def idx(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """Train images and labels, test images and labels; 10,000 train rows become valid."""
     train, train_labels, test, test_labels = (formats.read_idx(path) for path in paths)
-    rows = {"train": flat(train, visible, paths[0]), "test": flat(test, visible, paths[2])}
+    rows = {"train": rows_of_bytes(train, visible, paths[0]), "test": rows_of_bytes(test, visible, paths[2])}
     labels = {"train": train_labels, "test": test_labels}
     return splits.carved(rows, labels, seed, source="train", target="valid", size=10_000)
 
@@ -71,7 +71,7 @@ def omniglot(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """Grey train and test rows of different alphabets; a tenth of the train rows become valid."""
     arrays = formats.read_npz(paths[0])
     rows = {
-        name: flat(rows, visible, paths[0])
+        name: rows_of_bytes(rows, visible, paths[0])
         for name, rows in chosen(arrays, ("train", "test"), paths[0]).items()
     }
     labels = {"train": arrays["train_char"], "test": arrays["test_char"]}
@@ -79,8 +79,10 @@ def omniglot(paths: Sequence[Path], visible: int, seed: int) -> Parts:
 
 
 def film(paths: Sequence[Path], visible: int, seed: int) -> Parts:
-    """Frames in time order: neighbours are near-duplicates, so 15 runs of frames go 11/2/2."""
-    images = flat(chosen(formats.read_npz(paths[0]), ("images",), paths[0])["images"], visible, paths[0])
+    """Frames in time order: neighbors are near-duplicates, so 15 runs of frames go 11/2/2."""
+    images = rows_of_bytes(
+        chosen(formats.read_npz(paths[0]), ("images",), paths[0])["images"], visible, paths[0]
+    )
     indices = splits.in_blocks(len(images), (11, 2, 2), seed)
     return splits.drawn(images, None, indices, seed, "contiguous blocks drawn at random")
 
@@ -89,14 +91,14 @@ def toronto_faces(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """A user's Toronto Faces file, in its own first fold."""
     del visible, seed
     arrays = chosen(formats.read_mat(paths[0], ("images", "folds")), ("images", "folds"), paths[0])
-    return toronto.split(arrays["images"], arrays["folds"], paths[0])
+    return toronto.split_faces(arrays["images"], arrays["folds"], paths[0])
 
 
 def portraits(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """Ten portraits of each person: seven train, one valid, two test."""
     arrays = chosen(formats.read_npz(paths[0]), ("images", "person"), paths[0])
     indices = splits.per_group(arrays["person"], (7, 1, 2), seed)
-    images = flat(arrays["images"], visible, paths[0])
+    images = rows_of_bytes(arrays["images"], visible, paths[0])
     return splits.drawn(images, arrays["person"], indices, seed, "drawn at random for each person")
 
 
@@ -109,7 +111,7 @@ def chosen(arrays: dict[str, np.ndarray], wanted: Sequence[str], path: Path) -> 
     return {name: arrays[name] for name in wanted}
 
 
-def flat(images: np.ndarray, visible: int, path: Path) -> np.ndarray:
+def rows_of_bytes(images: np.ndarray, visible: int, path: Path) -> np.ndarray:
     """Images as rows of `visible` bytes."""
     if images.dtype != np.uint8 or images[0].size != visible:
         raise InputError(

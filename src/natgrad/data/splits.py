@@ -1,4 +1,4 @@
-"""Splits: which rows train, which choose, which judge.
+"""Splits: which rows train, which choose, which test.
 
 A split is part of the data, not of a run, so it has its own seed and its own record; the same seed
 gives the same rows on every machine. Published splits are kept as they are. Where a source gives

@@ -1,7 +1,7 @@
 """Toronto faces: a user's own TFD_48x48.mat, at 24x24 as in the experiments of NRWS [nrws sec. 9.2].
 
 The file is not distributed here and has no published checksum. Its first fold says which faces train,
-choose and judge; faces without a label belong to no fold and train, since a density model needs no labels.
+choose and test; faces without a label belong to no fold and train, since a density model needs no labels.
 (The published code drew its own splits at random; these are the data set's.) The side is halved by a
 bicubic kernel, as in that code: a pixel lies in the middle of four, of weights -3/32, 19/32, 19/32, -3/32,
 and lines are continued by their last pixel.
@@ -22,9 +22,9 @@ KERNEL = np.array([-3, 19, 19, -3]) / 32  # Keys' cubic with a = -3/4, at distan
 _CHUNK = 1024  # images at a time: about 20 MB of float64
 
 
-def split(images: np.ndarray, folds: np.ndarray, path: Path) -> Parts:
+def split_faces(images: np.ndarray, folds: np.ndarray, path: Path) -> Parts:
     """The three splits of the first fold, at half the side."""
-    check(images, folds, path)
+    check_faces(images, folds, path)
     chosen = {name: np.flatnonzero(np.isin(folds[:, 0], marks)) for name, marks in MARKS.items()}
     if empty := [name for name in SPLITS if not len(chosen[name])]:
         raise InputError(
@@ -34,7 +34,7 @@ def split(images: np.ndarray, folds: np.ndarray, path: Path) -> Parts:
     return Parts(rows, None, {"kind": "published", "how": "the first fold; faces without labels train"})
 
 
-def check(images: np.ndarray, folds: np.ndarray, path: Path) -> None:
+def check_faces(images: np.ndarray, folds: np.ndarray, path: Path) -> None:
     """Raise for anything but bytes [face, 48, 48] and marks 0..3 [face, 5]."""
     if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
         raise InputError(

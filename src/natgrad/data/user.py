@@ -34,7 +34,7 @@ class UserData(NamedTuple):
     image_shape: tuple[int, int] | None
 
 
-def read(path: Path, seed: int, *, rounding: bool = False, real: bool = False) -> UserData:
+def read_user_file(path: Path, seed: int, *, rounding: bool = False, real: bool = False) -> UserData:
     """Read a user's file, check it, and split it where it is not split; rounded or real, if asked."""
     arrays = open_arrays(path)
     rows = {
@@ -55,7 +55,7 @@ def read(path: Path, seed: int, *, rounding: bool = False, real: bool = False) -
     coded, levels = (coding.as_real(rows, path), 1) if real else coding.encode(rows, path, rounding=rounding)
     marks = {name: array.whole() for name, array in labels.items()}
     return UserData(
-        complete(coded, marks or None, seed), levels, (shape[0], shape[1]) if len(shape) == 2 else None
+        with_all_splits(coded, marks or None, seed), levels, (shape[0], shape[1]) if len(shape) == 2 else None
     )
 
 
@@ -69,11 +69,11 @@ def open_arrays(path: Path) -> dict[str, Unread]:
     if not os.path.isfile(path):  # which also takes a name too long for the system, unlike Path
         raise InputError(f"expected a data file at {path}, there is none; check the path")
     if suffix == ".npz":
-        return named(open_npz(path), path)
+        return named_arrays(open_npz(path), path)
     return {"rows": open_npy(path) if suffix == ".npy" else open_csv(path)}
 
 
-def named(arrays: Mapping[str, Unread], path: Path) -> dict[str, Unread]:
+def named_arrays(arrays: Mapping[str, Unread], path: Path) -> dict[str, Unread]:
     """Which arrays of an .npz are rows and which are their labels."""
     if "train" in arrays:
         return {name: array for name, array in arrays.items() if name.removesuffix(LABELS) in SPLITS}
@@ -141,7 +141,7 @@ def check_memory(
         )
 
 
-def complete(rows: dict[str, np.ndarray], labels: dict[str, np.ndarray] | None, seed: int) -> Parts:
+def with_all_splits(rows: dict[str, np.ndarray], labels: dict[str, np.ndarray] | None, seed: int) -> Parts:
     """Three splits out of those the file has."""
     missing = [name for name in SPLITS if name not in rows]
     if not missing:

@@ -8,7 +8,7 @@ import numpy as np
 
 from natgrad.evaluate.pictures import grid, save_figure
 
-HIDDEN = (0.45, 0.6, 0.8)  # the colour of a pixel that is not known
+HIDDEN = (0.45, 0.6, 0.8)  # the color of a pixel that is not known
 
 _Shape = tuple[int, int] | None
 

@@ -1,4 +1,4 @@
-"""From a user's words to binary rows and a mask: `test:12`, `image.npy`, `image.png`; `left`, `mask.npy`.
+"""From what a user gives to binary rows and a mask: `test:12`, `image.npy`, `image.png`; `left`, `mask.npy`.
 
 Grey values are rounded: what is known of an image is 0 or 1. A mask is true (or white) where a pixel is
 hidden.
@@ -21,7 +21,7 @@ _LARGEST = 1 << 22  # values of a file of images: each takes several bytes here
 _SPLIT = re.compile(r"(train|valid|test):(\d+(?:,\d+)*)")
 
 
-class Words(NamedTuple):
+class GivenImages(NamedTuple):
     """What a run's data and model say about images: their rows, their width, their shape."""
 
     dataset: Dataset
@@ -29,7 +29,7 @@ class Words(NamedTuple):
     image_shape: tuple[int, int] | None
 
     def rows(self, given: str) -> NDArray[np.uint8]:
-        """The rows, [image, visible], that a word or a file stands for."""
+        """The rows, [image, visible], that a name or a file stands for."""
         if match := _SPLIT.fullmatch(given):
             return self._of_split(match[1], [int(index) for index in match[2].split(",")])
         if Path(given).suffix.lower() not in FILES:
@@ -131,4 +131,4 @@ MASKS = {
     "bottom": lambda down, across: down > 0.5,
     "center": lambda down, across: (abs(down - 0.5) < 0.25) & (abs(across - 0.5) < 0.25),
 }
-"""Which part of an image a name hides, by the relative place of a pixel's centre."""
+"""Which part of an image a name hides, by the relative place of a pixel's center."""

@@ -57,9 +57,10 @@ def _laid_out(sheet: "Sheet") -> np.ndarray:
 
 
 def save_figure(path: Path, figure: Any) -> None:
-    """Write a figure as PNG, whole or not at all."""
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
+    """Write a figure, whole or not at all: in the format of the file's name, or else as PNG."""
+    content, ending = io.BytesIO(), path.suffix.removeprefix(".").lower()
+    known = ending in figure.canvas.get_supported_filetypes()
+    figure.savefig(content, format=ending if known else "png")
     try:
         write(path, content.getvalue())
     except OSError as error:

@@ -33,6 +33,6 @@ def sum_warnings(pareto_k: float | None, error: str, instead: str) -> list[str]:
     if pareto_k is None or pareto_k <= HEAVY:
         return []
     return [
-        f"{error} is not to be trusted: the terms of the normaliser have a heavy tail (Pareto k "
+        f"{error} is not to be trusted: the terms of the normalizer have a heavy tail (Pareto k "
         f"{pareto_k:.2g} > {HEAVY}); compare by {instead}"
     ]

@@ -25,7 +25,7 @@ FEW = 10  # effective samples of a row, below which the delta method is not to b
 SAME = 1e-3  # relative: weights this close may be one weight, rounded differently
 SPACE = 4  # weights are collected until they are so many times those kept; then the largest are selected
 
-LogWeights = Float[Array, "sample row"]
+LogWeights = Float[Array, "row sample"]
 
 
 class Running(NamedTuple):
@@ -36,7 +36,7 @@ class Running(NamedTuple):
     largest: Float[Array, "row kept"]
 
 
-class Rows(NamedTuple):
+class RowStatistics(NamedTuple):
     """What the weights of every row tell: the log of their mean, its variance, their number and tail.
 
     `pareto_k` is None where the samples are too few for it, or no tails were kept.
@@ -91,13 +91,13 @@ def streamed(
     turns = max(1, SPACE * kept // chunk)  # from one selection of the largest to the next
 
     def body(turn: Array, sums: Running) -> Running:
-        counted = (turn * chunk + jnp.arange(chunk) < samples)[:, None]
+        counted = turn * chunk + jnp.arange(chunk) < samples
         log_weights = jnp.where(counted, draw(turn), -jnp.inf)
-        first, second = (jax.nn.logsumexp(power * log_weights, axis=0) for power in (1.0, 2.0))
+        first, second = (jax.nn.logsumexp(power * log_weights, axis=1) for power in (1.0, 2.0))
         largest = _collected(sums.largest, log_weights, turn % turns, turns) if kept else sums.largest
         return Running(jnp.logaddexp(sums.first, first), jnp.logaddexp(sums.second, second), largest)
 
-    nothing = jnp.full(drawn.shape[1:], -jnp.inf, drawn.dtype)
+    nothing = jnp.full(drawn.shape[:1], -jnp.inf, drawn.dtype)
     space = jnp.full((*nothing.shape, kept + turns * chunk if kept else 0), -jnp.inf, drawn.dtype)
     found = jax.lax.fori_loop(0, (samples + chunk - 1) // chunk, body, Running(nothing, nothing, space))
     return found._replace(largest=jax.lax.top_k(found.largest, kept)[0])
@@ -105,9 +105,9 @@ def streamed(
 
 def _collected(space: Array, log_weights: LogWeights, place: Array, turns: int) -> Array:
     """The space with new log-weights at their place; after the last place, with the largest of all first."""
-    chunk = len(log_weights)
+    chunk = log_weights.shape[1]
     kept = space.shape[1] - turns * chunk
-    space = jax.lax.dynamic_update_slice(space, log_weights.T, (0, kept + place * chunk))
+    space = jax.lax.dynamic_update_slice(space, log_weights, (0, kept + place * chunk))
 
     def selected() -> Array:
         return jnp.full_like(space, -jnp.inf).at[:, :kept].set(jax.lax.top_k(space, kept)[0])
@@ -115,15 +115,15 @@ def _collected(space: Array, log_weights: LogWeights, place: Array, turns: int) 
     return jax.lax.cond(place == turns - 1, selected, lambda: space)
 
 
-def told(found: Running, samples: int) -> Rows:
+def row_statistics(found: Running, samples: int) -> RowStatistics:
     """What sums over that many samples tell of every row, in float64."""
     first, second, largest = (np.asarray(part, np.float64) for part in found)
     variance = np.maximum(np.exp(second - 2 * first) - 1 / samples, 0.0)
     tails = pareto_k(largest, samples) if largest.shape[1] else None
-    return Rows(first - np.log(samples), variance, np.exp(2 * first - second), tails)
+    return RowStatistics(first - np.log(samples), variance, np.exp(2 * first - second), tails)
 
 
-def likelihood(rows: Rows, samples: int) -> Likelihood:
+def likelihood(rows: RowStatistics, samples: int) -> Likelihood:
     """The mean over rows of their log-means, with its two errors."""
     values, number = rows.log_mean, len(rows.log_mean)
     se = float(values.std(ddof=1) / np.sqrt(number)) if number > 1 else float("nan")
@@ -158,7 +158,7 @@ def pareto_k(largest: Float[np.ndarray, "row kept"], samples: int) -> Float[np.n
 
 
 def _tail_shape(tail: Float[np.ndarray, " length"]) -> float:
-    """The shape k of a tail above its last log-weight, drawn towards 1/2 by ten more observations [psis].
+    """The shape k of a tail above its last log-weight, drawn toward 1/2 by ten more observations [psis].
 
     Weights of discrete samples repeat. Those equal to the last one are not part of the tail, and if all are
     equal there is none. Then, and where it would be smaller still, k is -1, that of a uniform distribution.

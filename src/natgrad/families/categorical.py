@@ -1,4 +1,4 @@
-"""All strictly positive laws of k outcomes, the interior of the simplex.
+"""All strictly positive distributions of k outcomes, the interior of the simplex.
 
 The last outcome is the reference: T(x) is the indicator of the others, theta_i = log p_i / p_k, and
 eta = (p_1, ..., p_{k-1}).

@@ -48,8 +48,8 @@ class Fisher(NamedTuple):
         return jnp.diagonal(self.dense())
 
     def solve(self, gradient: Coordinates) -> Coordinates:
-        """I(xi)^-1 g, through the dual chart: see `natural_gradient`."""
-        return natural_gradient(self.family, self.chart, self.point, gradient)
+        """I(xi)^-1 g, through the dual chart: see `chart_natural_gradient`."""
+        return chart_natural_gradient(self.family, self.chart, self.point, gradient)
 
 
 def natural_chart(family: Family) -> Chart:
@@ -77,7 +77,9 @@ def pull(source: Chart, target: Chart, point: Coordinates, gradient: Coordinates
     return jax.vjp(lambda xi: change(source, target, xi), point)[1](gradient)[0]
 
 
-def natural_gradient(family: Family, chart: Chart, point: Coordinates, gradient: Coordinates) -> Coordinates:
+def chart_natural_gradient(
+    family: Family, chart: Chart, point: Coordinates, gradient: Coordinates
+) -> Coordinates:
     """I(xi)^-1 grad F(xi) without a Fisher matrix.
 
     The gradient is pulled back to theta, where it is the natural gradient in eta already, and that

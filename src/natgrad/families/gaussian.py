@@ -90,16 +90,16 @@ class Gaussian:
 
     def natural_fisher(self, theta: Natural) -> Float[Array, "parameter parameter"]:
         """Hess psi in blocks."""
-        return gaussian_fisher.natural(*self.unpack(theta), self.rows, self.columns)
+        return gaussian_fisher.natural_fisher(*self.unpack(theta), self.rows, self.columns)
 
     def expectation_fisher(self, eta: Expectation) -> Float[Array, "parameter parameter"]:
-        """Hess phi: in blocks, or the inverse of Hess psi where theta(eta) is no formula."""
+        """Hess phi: in blocks, or the inverse of Hess psi where theta(eta) has no formula."""
         if not self.is_closed:
             return jnp.linalg.inv(self.natural_fisher(self.natural(eta)))
         mean, covariance = self.moments_of_expectation(eta)
         if not self.edges:
             return gaussian_fisher.diagonal_expectation(mean, 1 / jnp.diagonal(covariance))
-        return gaussian_fisher.expectation(mean, jnp.linalg.inv(covariance), self.rows, self.columns)
+        return gaussian_fisher.expectation_fisher(mean, jnp.linalg.inv(covariance), self.rows, self.columns)
 
     def sample(self, key: PRNGKeyArray, theta: Natural, number: int) -> Float[Array, "number variable"]:
         """Draws through the Cholesky factor of the precision, which is as sparse as the graph allows."""
@@ -161,7 +161,7 @@ def full(size: int) -> Gaussian:
     return Gaussian(size, tuple(combinations(range(size), 2)))
 
 
-def diagonal(size: int) -> Gaussian:
+def diagonal_gaussian(size: int) -> Gaussian:
     """Independent variables."""
     return Gaussian(size, ())
 

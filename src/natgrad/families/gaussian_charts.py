@@ -13,7 +13,7 @@ def moment_chart(family: Gaussian) -> Chart:
     """(mu_i), (sigma_ii), (sigma_ij), of the full and the diagonal family: block-diagonal Fisher."""
     if not family.is_closed:
         raise InputError(
-            "the entries of a covariance are no free coordinates where the precision has zeros; "
+            "the entries of a covariance are not free coordinates where the precision has zeros; "
             "use theta or eta, or the full or diagonal family"
         )
 
@@ -24,7 +24,7 @@ def moment_chart(family: Gaussian) -> Chart:
         return family.pack(*family.moments(theta))
 
     def fisher(point: Coordinates) -> Float[Array, "parameter parameter"]:
-        return gaussian_fisher.moments(jnp.linalg.inv(split(point)[1]), family.rows, family.columns)
+        return gaussian_fisher.moment_fisher(jnp.linalg.inv(split(point)[1]), family.rows, family.columns)
 
     return Chart(lambda point: family.of_moments(*split(point)), coordinates, fisher)
 

@@ -17,7 +17,7 @@ _Square = Float[Array, "variable variable"]
 _Matrix = Float[Array, "parameter parameter"]
 
 
-def natural(linear: _Vector, quadratic: _Square, rows: np.ndarray, columns: np.ndarray) -> _Matrix:
+def natural_fisher(linear: _Vector, quadratic: _Square, rows: np.ndarray, columns: np.ndarray) -> _Matrix:
     """In theta: 1/2 [[-Theta^-1, Lambda_kl theta], [., lambda_klmn - theta^T Lambda_klmn theta]]."""
     inverse = jnp.linalg.inv(quadratic)
     turned = _apply(inverse @ linear, rows, columns)  # D_kl Theta^-1 theta
@@ -25,13 +25,13 @@ def natural(linear: _Vector, quadratic: _Square, rows: np.ndarray, columns: np.n
     return _blocks(-inverse, inverse @ turned.T, corner) / 2
 
 
-def moments(precision: _Square, rows: np.ndarray, columns: np.ndarray) -> _Matrix:
+def moment_fisher(precision: _Square, rows: np.ndarray, columns: np.ndarray) -> _Matrix:
     """In (mu, Sigma): block-diagonal, P and alpha_klmn = tr(P D_kl P D_mn) / 2."""
     corner = traces(precision, rows, columns) / 2
     return _blocks(precision, jnp.zeros((len(precision), len(rows)), precision.dtype), corner)
 
 
-def expectation(mean: _Vector, precision: _Square, rows: np.ndarray, columns: np.ndarray) -> _Matrix:
+def expectation_fisher(mean: _Vector, precision: _Square, rows: np.ndarray, columns: np.ndarray) -> _Matrix:
     """In eta: [[Gamma, -K_kl eta], [., kappa_klmn]], Gamma = P + (eta^T P eta) P + P eta eta^T P."""
     raised = precision @ mean
     half = jnp.asarray(np.where(rows == columns, 1.0, 0.5), mean.dtype)  # eta_kl counts x_k x_l twice
@@ -41,7 +41,7 @@ def expectation(mean: _Vector, precision: _Square, rows: np.ndarray, columns: np
 
 
 def diagonal_expectation(mean: _Vector, precision: _Vector) -> _Matrix:
-    """In eta of independent variables: the blocks of `expectation` for each of them alone."""
+    """In eta of independent variables: the blocks of `expectation_fisher` for each of them alone."""
     gamma, side = precision + 2 * (precision * mean) ** 2, -(precision**2) * mean
     return _blocks(jnp.diag(gamma), jnp.diag(side), jnp.diag(precision**2 / 2))
 

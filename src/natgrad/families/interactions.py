@@ -53,7 +53,7 @@ class Interactions:
         return table
 
     @cached_property
-    def neighbours(self) -> np.ndarray:
+    def neighbors(self) -> np.ndarray:
         """The terms (columns) of each variable (rows), filled up with the number of terms."""
         own = [np.flatnonzero(column) for column in self.members.T]
         table = np.full((self.size, max(map(len, own))), len(self.terms))
@@ -85,14 +85,14 @@ class Interactions:
         return self.chances(theta) @ self._table(theta)
 
     def natural(self, eta: Expectation) -> Natural:
-        """theta(eta), by Newton's method from the uniform law."""
+        """theta(eta), by Newton's method from the uniform distribution."""
         return newton_dual(self, eta, jnp.zeros_like(eta))
 
     def natural_fisher(self, theta: Natural) -> Float[Array, "parameter parameter"]:
         """Cov(T, T) over all points."""
         table, chances = self._table(theta), self.chances(theta)
-        centred = table - chances @ table
-        return (centred.T * chances) @ centred
+        centered = table - chances @ table
+        return (centered.T * chances) @ centered
 
     def expectation_fisher(self, eta: Expectation) -> Float[Array, "parameter parameter"]:
         """The inverse of Cov(T, T)."""
@@ -151,7 +151,7 @@ def gibbs(
     The products are kept up to date: a flip of x_i changes the sign of those with x_i in them, which are all
     that a turn of x_i reads and writes.
     """
-    touched = jnp.asarray(family.neighbours)  # [variable, term], filled up with a term that is not there
+    touched = jnp.asarray(family.neighbors)  # [variable, term], filled up with a term that is not there
     padded = jnp.append(theta, 0.0)
     fields = padded[touched]
     products = jnp.append(family.statistics(start).T, jnp.ones((1, len(start)), theta.dtype), axis=0)

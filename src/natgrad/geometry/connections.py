@@ -23,10 +23,10 @@ def m_exponential(eta: Expectation, tangent: Expectation, time: _Time = 1.0) -> 
 
 
 def e_geodesic(left: Natural, right: Natural, time: _Time) -> Natural:
-    """The law at time t in [0, 1] between two: p_left^(1 - t) p_right^t, normalised."""
+    """The distribution at time t in [0, 1] between two: p_left^(1 - t) p_right^t, normalized."""
     return (1 - time) * left + time * right
 
 
 def m_geodesic(family: Family, left: Natural, right: Natural, time: _Time) -> Natural:
-    """The law of the family, in theta, whose expectations are (1 - t) eta_left + t eta_right."""
+    """The distribution of the family, in theta, whose expectations are (1 - t) eta_left + t eta_right."""
     return family.natural((1 - time) * family.expectation(left) + time * family.expectation(right))

@@ -34,7 +34,7 @@ class Flow(NamedTuple):
     left: bool
 
 
-def vanilla(value: Callable[[Natural], Array], chart: Chart, *, sign: float = -1.0) -> Field:
+def vanilla_field(value: Callable[[Natural], Array], chart: Chart, *, sign: float = -1.0) -> Field:
     """The Euclidean field of a chart, downhill by default, uphill with `sign=1`."""
 
     def field(point: Coordinates) -> Coordinates:
@@ -43,9 +43,9 @@ def vanilla(value: Callable[[Natural], Array], chart: Chart, *, sign: float = -1
     return field
 
 
-def natural(value: Callable[[Natural], Array], chart: Chart, *, sign: float = -1.0) -> Field:
+def natural_field(value: Callable[[Natural], Array], chart: Chart, *, sign: float = -1.0) -> Field:
     """The Riemannian field in a chart: the inverse of its Fisher times the gradient."""
-    plain = vanilla(value, chart, sign=sign)
+    plain = vanilla_field(value, chart, sign=sign)
 
     def field(point: Coordinates) -> Coordinates:
         return jnp.linalg.solve(chart.fisher(point), plain(point))
@@ -53,7 +53,7 @@ def natural(value: Callable[[Natural], Array], chart: Chart, *, sign: float = -1
     return field
 
 
-def flow(
+def integrate(
     field: Field,
     starts: Float[Array, "curve parameter"],
     until: float,

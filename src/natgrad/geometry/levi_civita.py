@@ -1,8 +1,9 @@
 """Geodesics of the Fisher metric itself, where they have a closed form.
 
-Independent binary variables are circles (eta = sin of the angle), categorical laws a sphere (sqrt p), one
-Gaussian variable a hyperbolic half plane, and all Gaussians a symmetric space in which the geodesic with a
-given start and velocity is a matrix exponential [eriksen1987]. Times are in units of the velocity given.
+Independent binary variables are circles (eta = sin of the angle), categorical distributions a sphere
+(sqrt p), one Gaussian variable a hyperbolic half plane, and all Gaussians a symmetric space in which the
+geodesic with a given start and velocity is a matrix exponential [eriksen1987]. Times are in units of
+the velocity given.
 """
 
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ def circle_distance(left: _Vector, right: _Vector) -> Float[Array, ""]:
 def sphere_exponential(
     chances: Float[Array, " outcome"], tangent: Float[Array, " outcome"], time: _Time = 1.0
 ) -> Float[Array, " outcome"]:
-    """Categorical laws, all k probabilities; the tangent sums to zero. Great circles of sqrt p, radius 2.
+    """Categorical, all k probabilities; the tangent sums to zero. Great circles of sqrt p, radius 2.
 
     Valid as long as no probability has reached zero on the way.
     """
@@ -57,9 +58,9 @@ def half_plane_distance(left: Float[Array, "2"], right: Float[Array, "2"]) -> Fl
 
 
 def gaussian_exponential(start: Moments, tangent: Moments, time: _Time = 1.0) -> Moments:
-    """All Gaussians: the law after time t on the geodesic from (mu, Sigma) with velocity (mu', Sigma').
+    """All Gaussians: the one after time t on the geodesic from (mu, Sigma) with velocity (mu', Sigma').
 
-    The start is moved to the standard law by x -> L^-1 (x - mu), an isometry. There the precision and
+    The start is moved to the standard Gaussian by x -> L^-1 (x - mu), an isometry. There the precision and
     P mu are two blocks of exp(t A), with A of side 2 n + 1 [eriksen1987].
     """
     mean, covariance = start

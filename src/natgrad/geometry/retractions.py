@@ -19,7 +19,7 @@ def exponential_factor(factor: _Square, tangent: _Square) -> _Square:
 
 
 def quadratic_factor(factor: _Square, tangent: _Square) -> _Square:
-    """A (1 + M / 2 + M^2 / 8): never singular, and no factorisation is needed."""
+    """A (1 + M / 2 + M^2 / 8): never singular, and no factorization is needed."""
     half = factor @ tangent / 2
     return factor + half + half @ tangent / 4
 

@@ -2,7 +2,8 @@
 
 Values are coded {-1,+1} or {0,1}; the logit's meaning and the log-probabilities are the same in
 both, only the numbers fed to the next layer differ [nrws eq. 16, 21]. Everything is computed from
-logits: no probability is ever clipped. Arrays are [unit, sample, row] (see `natgrad.core`).
+logits: no probability is ever clipped. Arrays are [unit, row, sample]: rows and samples as
+one axis can stay split over devices by rows, so only a gradient contracts over rows.
 """
 
 import functools
@@ -17,10 +18,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad.tree import pytree
 
 Initializer = Callable[..., Array]
-Values = Float[Array, "unit sample row"]
+Values = Float[Array, "unit row sample"]
 
-MANY = 64  # samples from which a sum for each makes a program too long
-_FEW_ROWS = 64  # up to here a product with the identity costs next to nothing
+_FEW = 64  # samples up to which a product with the identity costs next to nothing
 _LARGE = 80.0  # exp of it is finite in single precision
 
 
@@ -60,41 +60,36 @@ def logits(layer: Layer, inputs: Values) -> Values:
 def gradient(inputs: Values, residuals: Values) -> Layer:
     """The loss gradient of a layer, from its inputs and the loss gradient of its logits.
 
-    Where many samples share their inputs (`sample` axis of length one), the residuals are summed
+    Where all samples share their inputs (`sample` axis of length one), the residuals are summed
     first: the first recognition layer sees only as many inputs as there are data rows.
     """
-    if inputs.shape[1] == 1 and residuals.shape[1] > MANY:
-        residuals = residuals.sum(axis=1, keepdims=True)
-    elif inputs.shape[1] != residuals.shape[1]:
-        parts = [residuals[:, turn : turn + 1] for turn in range(residuals.shape[1])]
-        residuals = functools.reduce(jnp.add, parts)
+    if inputs.shape[2] != residuals.shape[2]:
+        residuals = _exactly(residuals, jnp.ones_like(residuals[0, 0, :, None]))
     columns = flat(residuals)
     return Layer(columns @ flat(inputs).T, _exactly(columns, jnp.ones_like(columns[0])))
 
 
-def log_prob(logit: Values, on: Values, *, shared: bool = False) -> Float[Array, "sample row"]:
+def log_prob(logit: Values, on: Values, *, reuse: bool = False) -> Float[Array, "row sample"]:
     """The log-probability of a layer's values: the sum over units of y a - log(1 + exp a).
 
-    With `shared`, from probabilities that something else needs, too; otherwise what is made is not stored.
+    With `reuse`, from probabilities that something else needs, too; otherwise what is made is not stored.
     """
     shape = jnp.broadcast_shapes(logit.shape, on.shape)[1:]
-    wide, values = flat(spread(logit, shape[0])), flat(spread(on, shape[0]))
+    wide, values = flat(repeated(logit, shape[1])), flat(repeated(on, shape[1]))
     linear = _folded(jnp.add, lambda a, y: y * a - jnp.maximum(a, 0), wide, values)
-    return _difference(linear, jnp.log(_products(logit, shared)), shape, logit.shape[1:])
+    return _difference(linear, jnp.log(_products(logit, reuse)), shape, logit.shape[1:])
 
 
-def log_ratio(
-    logit: Values, other: Values, on: Values, *, shared: bool = False
-) -> Float[Array, "sample row"]:
+def log_ratio(logit: Values, other: Values, on: Values, *, reuse: bool = False) -> Float[Array, "row sample"]:
     """The log-probability of a layer's values with some logits, less that with others, in one go."""
     shape = on.shape[1:]
-    wide, against, values = flat(spread(logit, shape[0])), flat(spread(other, shape[0])), flat(on)
+    wide, against, values = flat(repeated(logit, shape[1])), flat(repeated(other, shape[1])), flat(on)
     term = lambda a, b, y: y * (a - b) - jnp.maximum(a, 0) + jnp.maximum(b, 0)  # noqa: E731
     linear = _folded(jnp.add, term, wide, against, values)
     if logit.shape == other.shape:
-        return _difference(linear, jnp.log(_products(logit, shared) / _products(other, shared)), shape, shape)
-    more = _total(jnp.log(_products(other, shared))).reshape(other.shape[1:])
-    return _difference(linear, jnp.log(_products(logit, shared)), shape, logit.shape[1:]) + more
+        return _difference(linear, jnp.log(_products(logit, reuse) / _products(other, reuse)), shape, shape)
+    more = _total(jnp.log(_products(other, reuse))).reshape(other.shape[1:])
+    return _difference(linear, jnp.log(_products(logit, reuse)), shape, logit.shape[1:]) + more
 
 
 def _difference(
@@ -102,16 +97,16 @@ def _difference(
     logs: Float[Array, "side narrow"],
     shape: tuple[int, ...],
     narrow: tuple[int, ...],
-) -> Float[Array, "sample row"]:
+) -> Float[Array, "row sample"]:
     """The sum of what is linear less that of logarithms, which may be the same for all samples."""
     if shape == narrow:
         return _total(linear - logs).reshape(shape)
     return _total(linear).reshape(shape) - _total(logs).reshape(narrow)
 
 
-def _products(logit: Values, shared: bool) -> Float[Array, "side draw"]:
+def _products(logit: Values, reuse: bool) -> Float[Array, "side draw"]:
     """Products of 1 + exp(-abs a), in [1, 2], of up to fifteen units: a logarithm of each is enough."""
-    if shared:
+    if reuse:
         return 1 / _folded(jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
     return _folded(jnp.multiply, lambda a: 1 + _tail(a), flat(logit))
 
@@ -123,7 +118,7 @@ def _folded(
 ) -> Float[Array, "side draw"]:
     """Terms of up to fifteen units combined, in passing: no term is ever stored.
 
-    Slices are of equal length, since others are not vectorised: of a prime number of units each stays alone.
+    Slices are of equal length, since others are not vectorized: of a prime number of units each stays alone.
     """
     units = arrays[0].shape[0]
     number = max(count for count in range(1, 16) if units % count == 0)
@@ -143,31 +138,30 @@ def _exactly(left: Array | np.ndarray, right: Array | np.ndarray) -> Array:
 
 
 def flat(values: Values) -> Float[Array, "unit draw"]:
-    """Samples and rows as one axis: loops over two axes of which one is broadcast run much slower."""
+    """Rows and samples as one axis: loops over two axes of which one is broadcast run much slower."""
     return values.reshape(values.shape[0], -1)
 
 
-def spread(values: Values, samples: int) -> Values:
+def repeated(values: Values, samples: int) -> Values:
     """The values of data rows, which all samples share, once for every sample.
 
-    Copied by a product with a row of identities, for the same reason as in `stored`.
+    Copied by a product with ones, for the same reason as in `stored`.
     """
-    units, shared, rows = values.shape
-    if shared == samples or rows == 1:
+    _, rows, given = values.shape
+    if given == samples or rows == 1:
         return values
-    if rows > _FEW_ROWS:
-        return jnp.broadcast_to(values, (units, samples, rows))
-    copies = np.tile(np.eye(rows, dtype=values.dtype), samples)
-    return _exactly(flat(values), copies).reshape(units, samples, rows)
+    padded = jnp.pad(values, [(0, 0), (0, 0), (0, 1)])  # products over one number are not products
+    copies = np.array([[1], [0]], values.dtype).repeat(samples, axis=1)
+    return _exactly(padded, copies)
 
 
-def stored(array: Float[Array, "... row"]) -> Float[Array, "... row"]:
+def stored(array: Float[Array, "row sample"]) -> Float[Array, "row sample"]:
     """The same numbers, made once: the compiler does not repeat what is behind a matrix product.
 
-    It would otherwise compute a small array anew for every element that it is combined with;
+    It would otherwise compute a small array again for every element that it is combined with;
     `optimization_barrier` does not stop it on a CPU.
     """
-    if array.shape[-1] > _FEW_ROWS:
+    if array.shape[-1] > _FEW:
         return array
     return _exactly(array, np.eye(array.shape[-1], dtype=array.dtype))
 
@@ -178,19 +172,19 @@ def probability(logit: Array) -> Array:
     return jnp.where(logit >= 0, 1, tail) / (1 + tail)
 
 
-def draw(uniform: Values, logit: Values, coding: Coding, *, shared: bool = False) -> Values:
+def draw(uniform: Values, logit: Values, coding: Coding, *, reuse: bool = False) -> Values:
     """Values of a layer with the given logits, from uniform numbers in [0, 1).
 
-    With `shared`, from probabilities that something else needs, too. The last operation is a division of
+    With `reuse`, from probabilities that something else needs, too. The last operation is a division of
     0 or +-x by x, which is exact, and which no compiler repeats, with all that stands before it, in every
     place where the values are used.
     """
-    samples, precision = uniform.shape[1], jnp.finfo(uniform.dtype)
+    samples, precision = uniform.shape[2], jnp.finfo(uniform.dtype)
     chance = flat(uniform) + precision.eps / 2  # the middle of its interval: neither 0 nor 1
-    if shared:
-        margin = flat(spread(probability(logit), samples)) - chance
+    if reuse:
+        margin = flat(repeated(probability(logit), samples)) - chance
     else:
-        odds = jnp.exp(jnp.minimum(-flat(spread(logit, samples)), _LARGE))  # of being off
+        odds = jnp.exp(jnp.minimum(-flat(repeated(logit, samples)), _LARGE))  # of being off
         margin = 1 - chance * (1 + odds)  # > 0 where chance < sigmoid(logit)
     x = jnp.maximum(jnp.abs(margin), precision.tiny)  # never 0
     numerator = coding.high * jnp.maximum(margin, 0) + coding.low * jnp.maximum(-margin, precision.tiny)
@@ -202,6 +196,6 @@ def _tail(logit: Array) -> Array:
 
 
 def fresh(key: PRNGKeyArray, inputs: int, units: int, weights: Initializer, bias: float) -> Layer:
-    """A layer with weights drawn by an initialiser for [out, in] arrays, and a constant bias."""
+    """A layer with weights drawn by an initializer for [out, in] arrays, and a constant bias."""
     dtype = jnp.zeros(()).dtype
     return Layer(weights(key, (units, inputs), dtype), jnp.full((units,), bias, dtype))

@@ -1,15 +1,15 @@
-"""Output laws p(t | r): what a network's outputs r, before any activation, say about a target t.
+"""Output distributions p(t | r): what a network's outputs r, before any activation, say about a target t.
 
-A law is what makes a deterministic network a probabilistic model, and thereby gives it a metric.
+An output distribution makes a deterministic network a probabilistic model, and thereby gives it a metric.
 Its Fisher information with respect to r is small, one matrix M per row [revisiting eq. 9-11]:
 
     linear     t ~ N(r, beta^2)            M = beta^{-2} I     (printed as beta^2: see docs/errata.md)
     sigmoid    t ~ Bernoulli(sigmoid(r))   M = diag(y (1 - y))
     softmax    t ~ Categorical(softmax r)  M = diag(y) - y y^T
 
-Rows are the first axis of r; all other axes belong to the row. Any other law can be given: its
-log-probability and its M (`Law`), or only the log-probability where M follows from it (`natural`,
-`enumerated`).
+Rows are the first axis of r; all other axes belong to the row. Any other distribution can be given: its
+log-probability and its M (`Output`), or only the log-probability where M follows from it
+(`exponential_family`, `enumerated`).
 """
 
 from collections.abc import Callable
@@ -32,15 +32,15 @@ def unchecked(outputs: jax.ShapeDtypeStruct, targets: _Targets) -> None:
     del outputs, targets
 
 
-class Law(NamedTuple):
-    """The law of the targets given a network's outputs.
+class Output(NamedTuple):
+    """The distribution of the targets given a network's outputs.
 
     Args:
         log_prob: log p(t | r), one number per row.
         fisher: M v, row by row.
         sample: targets drawn for given outputs; only Monte Carlo metrics need it.
         root: S w with S S^T = M, w shaped like r; only sample space and per-unit blocks need it.
-        check: raises an InputError for targets that the law cannot produce.
+        check: raises an InputError for targets that the output distribution cannot produce.
     """
 
     log_prob: Callable[[Outputs, _Targets], Float[Array, " row"]]
@@ -50,7 +50,7 @@ class Law(NamedTuple):
     check: Check = unchecked
 
 
-def linear(beta: float = 1.0) -> Law:
+def linear(beta: float = 1.0) -> Output:
     """Gaussian targets around the outputs, with standard deviation beta [revisiting eq. 9, 23]."""
     if not beta > 0:
         raise InputError(f"beta is a standard deviation and must be positive, got {beta}")
@@ -61,10 +61,10 @@ def linear(beta: float = 1.0) -> Law:
     def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return r + beta * jax.random.normal(key, r.shape, r.dtype)  # ~ N(r, beta^2)
 
-    return Law(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real)
+    return Output(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real)
 
 
-def sigmoid() -> Law:
+def sigmoid() -> Output:
     """Independent Bernoulli targets (or means in between) [revisiting eq. 10, 25]."""
 
     def log_prob(r: Outputs, t: _Targets) -> Array:
@@ -77,7 +77,7 @@ def sigmoid() -> Law:
     def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return jax.random.bernoulli(key, jax.nn.sigmoid(r)).astype(r.dtype)  # ~ Bernoulli(sigmoid(r))
 
-    return Law(
+    return Output(
         log_prob,
         lambda r, v: variance(r) * v,
         sample,
@@ -86,7 +86,7 @@ def sigmoid() -> Law:
     )
 
 
-def softmax() -> Law:
+def softmax() -> Output:
     """One of several classes, given by its number or as a row of probabilities [revisiting eq. 11, 27]."""
 
     def log_prob(r: Outputs, t: _Targets) -> Array:
@@ -108,21 +108,21 @@ def softmax() -> Law:
         half = jnp.exp(0.5 * jax.nn.log_softmax(r))
         return half * w - y * (half * w).sum(-1, keepdims=True)
 
-    return Law(log_prob, fisher, sample, root, expected.classes)
+    return Output(log_prob, fisher, sample, root, expected.classes)
 
 
-def natural(
+def exponential_family(
     log_prob: Callable[[Outputs, _Targets], Array],
     *,
     reference: Callable[[Outputs], _Targets] = jnp.zeros_like,
     sample: Callable[[PRNGKeyArray, Outputs], _Targets] | None = None,
     check: Check = unchecked,
-) -> Law:
+) -> Output:
     """An exponential family whose natural parameters are the outputs: M = -d^2 log p / dr^2, whatever t.
 
     `reference` makes some target for the outputs, at which the derivative is taken.
 
-    >>> poisson = natural(lambda r, t: per_row(t * r - jnp.exp(r) - jax.lax.lgamma(t + 1)))
+    >>> poisson = exponential_family(lambda r, t: per_row(t * r - jnp.exp(r) - jax.lax.lgamma(t + 1)))
     >>> float(poisson.fisher(jnp.log(jnp.array([[3.0]])), jnp.ones((1, 1)))[0, 0])
     3.0
     """
@@ -131,13 +131,13 @@ def natural(
         slope = jax.grad(lambda at: -log_prob(at, reference(r)).sum())
         return jax.jvp(slope, (r,), (v,))[1]
 
-    return Law(log_prob, fisher, sample, None, check)
+    return Output(log_prob, fisher, sample, None, check)
 
 
 def enumerated(
     log_prob: Callable[[Outputs, _Targets], Array], support: Array, *, check: Check = unchecked
-) -> Law:
-    """A law over the few values of `support`, its first axis: M = sum_t p(t | r) s s^T, s = d log p / dr."""
+) -> Output:
+    """A few values, the first axis of `support`: M = sum_t p(t | r) s s^T, s = d log p / dr."""
 
     def scores(r: Outputs) -> tuple[Array, Array]:
         def one(t: Array) -> tuple[Array, Array]:
@@ -155,7 +155,7 @@ def enumerated(
     def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return support[jax.random.categorical(key, scores(r)[0].T)]  # ~ p(t | r)
 
-    return Law(log_prob, fisher, sample, None, check)
+    return Output(log_prob, fisher, sample, None, check)
 
 
 def per_row(values: Float[Array, "row ..."]) -> Float[Array, " row"]:

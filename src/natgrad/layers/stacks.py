@@ -16,7 +16,7 @@ T = TypeVar("T")
 SIZES = (32, 64, 128)  # the largest sides of the layers that go together
 
 
-def map_layers(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
+def map_stacked(function: Callable[..., T], *rest: tuple[Any, ...]) -> tuple[T, ...]:
     """Like `natgrad.tree.map_layers`, for a function to which padding with zeros makes no difference.
 
     The function takes and returns pytrees of arrays; `rest` are tuples with one tree for every layer.

@@ -1,4 +1,4 @@
-"""What a law expects of targets; shapes always, values where they are known (not inside jit)."""
+"""What output distributions expect of targets; shapes always, values where they are known (not in jit)."""
 
 from typing import Any
 
@@ -13,10 +13,12 @@ def real(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
     """Numbers, shaped like the outputs."""
     _same_shape(outputs, targets, "linear")
     if jnp.issubdtype(targets.dtype, jnp.complexfloating):
-        raise InputError(f"the linear law expects real targets, got {targets.dtype}; give their real parts")
+        raise InputError(
+            f"the linear output expects real targets, got {targets.dtype}; give their real parts"
+        )
     values = _known(targets)
     if values is not None and not np.isfinite(values).all():
-        raise InputError("the linear law expects finite targets, got nan or infinity; remove these rows")
+        raise InputError("the linear output expects finite targets, got nan or infinity; remove these rows")
 
 
 def probabilities(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
@@ -25,7 +27,7 @@ def probabilities(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
     values = _known(targets)
     if values is not None and not ((values >= 0) & (values <= 1)).all():
         raise InputError(
-            f"the sigmoid law expects targets from 0 to 1, got {_outside(values)}; rescale the targets"
+            f"the sigmoid output expects targets from 0 to 1, got {_outside(values)}; rescale the targets"
         )
 
 
@@ -35,14 +37,14 @@ def classes(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
     if jnp.issubdtype(targets.dtype, jnp.integer):
         if tuple(targets.shape) != tuple(outputs.shape[:-1]):
             raise InputError(
-                f"the softmax law expects one class number per row, of shape {outputs.shape[:-1]}, "
+                f"the softmax output expects one class number per row, of shape {outputs.shape[:-1]}, "
                 f"got {tuple(targets.shape)}; give one-hot rows as floats"
             )
         values = _known(targets)
         if values is not None and values.size and not (values.min() >= 0 and values.max() < count):
             found = values[(values < 0) | (values >= count)].flat[0]
             raise InputError(
-                f"the softmax law of {count} classes expects labels 0 to {count - 1}, got {found}; "
+                f"the softmax output of {count} classes expects labels 0 to {count - 1}, got {found}; "
                 "renumber the labels or widen the last layer"
             )
         return
@@ -50,15 +52,15 @@ def classes(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
     values = _known(targets)
     if values is not None and not ((values >= 0).all() and np.allclose(values.sum(-1), 1, atol=1e-3)):
         raise InputError(
-            "the softmax law expects rows of probabilities that sum to one, "
+            "the softmax output expects rows of probabilities that sum to one, "
             f"got a row that sums to {values.sum(-1).flat[0]:.4g}; give class numbers as integers"
         )
 
 
-def _same_shape(outputs: jax.ShapeDtypeStruct, targets: Any, law: str) -> None:
+def _same_shape(outputs: jax.ShapeDtypeStruct, targets: Any, name: str) -> None:
     if tuple(targets.shape) != tuple(outputs.shape):
         raise InputError(
-            f"the {law} law expects targets of the outputs' shape {tuple(outputs.shape)}, "
+            f"the {name} output expects targets of the outputs' shape {tuple(outputs.shape)}, "
             f"got {tuple(targets.shape)}; make the last layer as wide as the targets"
         )
 

@@ -6,6 +6,9 @@ The units of a layer share the inputs and differ only in the curvature p (1 - p)
 times the row's weight. A metric knows nothing of damping or of solvers.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -107,6 +110,12 @@ Blocks = UnitBlocks | DenseBlocks
 
 def _quotient(above: Array, below: Array) -> Array:
     return above / jnp.maximum(below, 1e-30)
+
+
+def per_unit(numbers: Sequence[Any], nodes: Sequence[Blocks | Array]) -> list[Array]:
+    """A number for every unit of some blocks, or for every entry of an array, from one or as many."""
+    shapes = [(node.units,) if isinstance(node, Blocks) else node.shape for node in nodes]
+    return list(map(jnp.broadcast_to, numbers, shapes))
 
 
 def join(layer: Layer) -> Float[Array, "out side"]:

@@ -2,9 +2,9 @@
 
     G v = (1/n) sum_i J_i^T M_i J_i v,      J_i the Jacobian of row i's outputs    [revisiting eq. 8-11]
 
-One forward-mode pass gives J v, the output distribution's M bends it row by row, one reverse-mode pass brings
-it back; whatever is in the parameters is in the metric. Which matrix stands for M is the user's choice,
-by name: `fisher` (the distribution's own), `gauss_newton` (second derivative of the loss),
+One forward-mode pass gives J v, the output distribution's M multiplies it row by row, one reverse-mode pass
+brings it back; whatever is in the parameters is in the metric. Which matrix stands for M is chosen by name:
+`fisher` (the distribution's own), `gauss_newton` (second derivative of the loss),
 `monte_carlo_fisher` (sampled targets) and, in `metrics.empirical`, the data's targets. With `rows_at_once`,
 only that many rows are in memory at a time, and every product repeats their forward pass.
 """
@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Model, Product
 from natgrad.errors import InputError
-from natgrad.layers.supervised import Labelled, Rows, Task, check_outputs, check_parameters, loss
+from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, task_loss
 from natgrad.metrics.portions import over_portions, portions, summed
 from natgrad.metrics.probing import mean_diagonal
 from natgrad.tree import pytree, static
@@ -30,12 +30,12 @@ class Form(NamedTuple):
     """What a metric does to the outputs of some rows, given their data.
 
     Attributes:
-        bend: (outputs, data, v): M v, row by row.
+        product: (outputs, data, v): M v, row by row.
         root: (outputs, data, w): S w with S S^T = M, from [row, rank] to outputs; None where there is none.
         rank: (outputs of all rows, data): how many columns S has for a row.
     """
 
-    bend: Callable[[Array, Any, Array], Array]
+    product: Callable[[Array, Any, Array], Array]
     root: Callable[[Array, Any, Array], Array] | None = None
     rank: Callable[[Array, Any], int] = lambda outputs, data: 0
 
@@ -52,9 +52,9 @@ class Curvature:
     rows_at_once: int | None = static(default=None)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Examples:
         """The rows, with the form's data as their targets."""
-        return Rows(self.inputs, self.data)
+        return Examples(self.inputs, self.data)
 
     def bind(self) -> Product:
         """Products with all rows linearized once, or with so many at a time."""
@@ -81,16 +81,16 @@ class Curvature:
         return found.reshape(-1, found.shape[-1])
 
     def _product(self) -> Callable[[Model], Model]:
-        def part(v: Model, piece: Rows, weights: Array) -> Model:
+        def part(v: Model, piece: Examples, weights: Array) -> Model:
             outputs, push, pull = linearized(self.task, self.parameters, piece.inputs)
-            bent = self.form.bend(outputs, piece.targets, push(v))
-            return pull(weights.reshape(-1, *[1] * (bent.ndim - 1)) * bent)
+            multiplied = self.form.product(outputs, piece.targets, push(v))
+            return pull(weights.reshape(-1, *[1] * (multiplied.ndim - 1)) * multiplied)
 
         number = self.rows.number
         if self.rows_at_once is not None and self.rows_at_once < number:
             return over_portions(part, self.parameters, self.rows, self.rows_at_once)
         outputs, push, pull = linearized(self.task, self.parameters, self.inputs)
-        return lambda v: pull(self.form.bend(outputs, self.data, push(v)) / number)
+        return lambda v: pull(self.form.product(outputs, self.data, push(v)) / number)
 
     def _factor(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
         """R v and R^T w, with R_i = S_i^T J_i / sqrt n."""
@@ -107,7 +107,7 @@ class Curvature:
         rows = self.factor_rows()
         return rows @ rows.T
 
-    def _row(self, row: Rows) -> Float[Array, "rank parameter"]:
+    def _row(self, row: Examples) -> Float[Array, "rank parameter"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)
         outputs, pull = jax.vjp(lambda p: self.task.network(p, single.inputs), self.parameters)
         rank = self.form.rank(outputs, single.targets)
@@ -123,7 +123,7 @@ class Hessian:
     """The second derivative of the loss at the parameters."""
 
     parameters: Model
-    rows: Rows
+    rows: Examples
     task: Task = static()
     rows_at_once: int | None = static(default=None)
 
@@ -142,9 +142,9 @@ class Hessian:
 
     def _product(self) -> Callable[[Model], Model]:
         if self.rows_at_once is None or self.rows_at_once >= self.rows.number:
-            return jax.linearize(jax.grad(lambda p: loss(self.task, p, self.rows)), self.parameters)[1]
+            return jax.linearize(jax.grad(lambda p: task_loss(self.task, p, self.rows)), self.parameters)[1]
 
-        def part(v: Model, piece: Rows, weights: Array) -> Model:
+        def part(v: Model, piece: Examples, weights: Array) -> Model:
             value = lambda p: summed(self.task, p, piece, weights)  # noqa: E731
             return jax.jvp(jax.grad(value), (self.parameters,), (v,))[1]
 
@@ -155,10 +155,10 @@ def fisher(*, rows_at_once: int | None = None) -> TaskMetric:
     """The Fisher metric of the output distribution [revisiting eq. 9-11]; needs no targets."""
 
     def of_task(task: Task) -> Metric:
-        law = task.law
-        form = Form(lambda r, _, v: law.fisher(r, v))
-        if law.root is not None:
-            root = law.root
+        output = task.output
+        form = Form(lambda r, _, v: output.fisher(r, v))
+        if output.root is not None:
+            root = output.root
             form = form._replace(
                 root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]
             )
@@ -171,11 +171,11 @@ def gauss_newton(*, rows_at_once: int | None = None) -> TaskMetric:
     """The extended Gauss-Newton matrix J^T H J, H = -d^2 log p / dr^2 at the targets [revisiting eq. 14]."""
 
     def of_task(task: Task) -> Metric:
-        def bend(r: Array, t: Any, v: Array) -> Array:
-            slope = jax.grad(lambda at: -task.law.log_prob(at, t).sum())
+        def product(r: Array, t: Any, v: Array) -> Array:
+            slope = jax.grad(lambda at: -task.output.log_prob(at, t).sum())
             return jax.jvp(slope, (r,), (v,))[1]
 
-        form = Form(bend)
+        form = Form(product)
         return measuring(
             task, rows_at_once, lambda key, parameters, rows: (needs_targets(rows, "Gauss-Newton"), form)
         )
@@ -191,8 +191,8 @@ def monte_carlo_fisher(samples: int = 1, *, rows_at_once: int | None = None) -> 
     def of_task(task: Task) -> Metric:
         form = of_scores(task, samples)
 
-        def draw(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Any, Form]:
-            sample = task.law.sample
+        def draw(key: PRNGKeyArray, parameters: Model, rows: Examples) -> tuple[Any, Form]:
+            sample = task.output.sample
             if sample is None:
                 raise InputError(
                     "a Monte Carlo metric needs a distribution with `sample`, got one without; use fisher"
@@ -210,9 +210,9 @@ def hessian(*, rows_at_once: int | None = None) -> TaskMetric:
     """The exact Hessian of the loss, for comparison: not a metric, it may have negative eigenvalues."""
 
     def of_task(task: Task) -> Metric:
-        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Hessian, Carry]:
+        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch) -> tuple[Hessian, Carry]:
             del key
-            checked(task, model, batch.metric_rows, rows_at_once)
+            checked_outputs(task, model, batch.metric_rows, rows_at_once)
             needs_targets(batch.metric_rows, "Hessian")
             return Hessian(model, batch.metric_rows, task, rows_at_once), carry
 
@@ -222,13 +222,13 @@ def hessian(*, rows_at_once: int | None = None) -> TaskMetric:
 
 
 def measuring(
-    task: Task, rows_at_once: int | None, look: Callable[[PRNGKeyArray, Model, Rows], tuple[Any, Form]]
+    task: Task, rows_at_once: int | None, look: Callable[[PRNGKeyArray, Model, Examples], tuple[Any, Form]]
 ) -> Metric:
     """A metric on a batch's metric rows, from what gives their data and the form of M."""
 
-    def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Curvature, Carry]:
+    def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch) -> tuple[Curvature, Carry]:
         rows = batch.metric_rows
-        checked(task, model, rows, rows_at_once)
+        checked_outputs(task, model, rows, rows_at_once)
         data, form = look(key, model, rows)
         return Curvature(model, rows.inputs, data, task, form, rows_at_once), carry
 
@@ -239,19 +239,21 @@ def of_scores(task: Task, samples: int) -> Form:
     """M = (1/samples) sum_k s_k s_k^T, s_k the score at target k of [row, sample, ...]."""
 
     def scores(r: Array, t: Any) -> Array:
-        return jax.vmap(jax.grad(lambda at, target: task.law.log_prob(at, target).sum()), (None, 1), 1)(r, t)
+        return jax.vmap(jax.grad(lambda at, target: task.output.log_prob(at, target).sum()), (None, 1), 1)(
+            r, t
+        )
 
-    def bend(r: Array, t: Any, v: Array) -> Array:
+    def product(r: Array, t: Any, v: Array) -> Array:
         s = scores(r, t)
         return jnp.einsum("rk...,rk->r...", s, jnp.einsum("rk...,r...->rk", s, v)) / samples
 
     def root(r: Array, t: Any, w: Array) -> Array:
         return jnp.einsum("rk...,rk->r...", scores(r, t), w) / jnp.sqrt(jnp.asarray(samples, r.dtype))
 
-    return Form(bend, root, lambda r, t: samples)
+    return Form(product, root, lambda r, t: samples)
 
 
-def needs_targets(rows: Rows, name: str) -> Any:
+def needs_targets(rows: Examples, name: str) -> Any:
     """The targets, or a sentence that says why the metric cannot do without."""
     if rows.targets is None:
         raise InputError(
@@ -260,7 +262,9 @@ def needs_targets(rows: Rows, name: str) -> Any:
     return rows.targets
 
 
-def checked(task: Task, parameters: Model, rows: Rows, rows_at_once: int | None) -> jax.ShapeDtypeStruct:
+def checked_outputs(
+    task: Task, parameters: Model, rows: Examples, rows_at_once: int | None
+) -> jax.ShapeDtypeStruct:
     """The outputs' shape, of rows and parameters that a metric can be measured on."""
     if rows_at_once is not None and rows_at_once < 1:
         raise InputError(
@@ -278,7 +282,7 @@ def linearized(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Calla
 
 
 def _outputs(task: Task, parameters: Model, inputs: Any, rows_at_once: int | None) -> Array:
-    rows = Rows(inputs)
+    rows = Examples(inputs)
     if rows_at_once is None or rows_at_once >= rows.number:
         return task.network(parameters, inputs)
     outputs = jax.lax.map(lambda piece: task.network(parameters, piece), portions(rows, rows_at_once).inputs)

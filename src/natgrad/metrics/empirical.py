@@ -1,7 +1,7 @@
 """Covariances of the gradients of single rows, at the data's own targets: Le Roux's metric (TONGA).
 
-    U = (1/n) sum_i g_i g_i^T                        uncentred, "empirical Fisher"   [revisiting eq. 13]
-    C = U - g g^T,   g = (1/n) sum_i g_i             centred                         [revisiting eq. 12]
+    U = (1/n) sum_i g_i g_i^T                        uncentered, "empirical Fisher"   [revisiting eq. 13]
+    C = U - g g^T,   g = (1/n) sum_i g_i             centered                         [revisiting eq. 12]
 
 Neither is the Fisher metric: the targets are the data's, not the model's. Their rank is at most the
 number of rows, so that with more parameters than rows they are best solved in sample space. With the
@@ -16,12 +16,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Carry, Metric, Model, Operator, Product
-from natgrad.layers.supervised import Labelled, Rows, Task, loss
+from natgrad.layers.task import Examples, Task, TaskBatch, task_loss
 from natgrad.metrics.curvature import (
     Curvature,
     Form,
     TaskMetric,
-    checked,
+    checked_outputs,
     measuring,
     needs_targets,
     of_scores,
@@ -30,7 +30,7 @@ from natgrad.metrics.portions import portions, row_weights, summed
 from natgrad.metrics.probing import mean_diagonal
 from natgrad.tree import pytree
 
-_Diagonal = Callable[[PRNGKeyArray, Task, Model, Rows], Model]
+_Diagonal = Callable[[PRNGKeyArray, Task, Model, Examples], Model]
 
 
 @pytree
@@ -98,7 +98,7 @@ def uncentred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     def of_task(task: Task) -> Metric:
         form = of_scores(task, 1)
 
-        def look(key: PRNGKeyArray, parameters: Model, rows: Rows) -> tuple[Model, Form]:
+        def look(key: PRNGKeyArray, parameters: Model, rows: Examples) -> tuple[Model, Form]:
             del key, parameters
             return jax.tree.map(lambda leaf: leaf[:, None], needs_targets(rows, "covariance")), form
 
@@ -111,13 +111,15 @@ def centred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     """C, the covariance of the g_i [revisiting eq. 12]."""
 
     def of_task(task: Task) -> Metric:
-        uncentred = uncentred_covariance(rows_at_once=rows_at_once)(task)
+        uncentered = uncentred_covariance(rows_at_once=rows_at_once)(task)
 
-        def measure(key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled) -> tuple[Centered, Carry]:
-            whole, carry = uncentred.measure(key, carry, model, batch)
+        def measure(
+            key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch
+        ) -> tuple[Centered, Carry]:
+            whole, carry = uncentered.measure(key, carry, model, batch)
             return Centered(whole, _mean_gradient(task, model, batch.metric_rows, rows_at_once)), carry
 
-        return Metric(uncentred.init, measure)
+        return Metric(uncentered.init, measure)
 
     return of_task
 
@@ -129,7 +131,7 @@ def with_diagonal(metric: TaskMetric, diagonal: _Diagonal) -> TaskMetric:
         inner = metric(task)
 
         def measure(
-            key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled
+            key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch
         ) -> tuple[WithDiagonal, Carry]:
             key_metric, key_diagonal = jax.random.split(key)
             operator, carry = inner.measure(key_metric, carry, model, batch)
@@ -143,16 +145,16 @@ def with_diagonal(metric: TaskMetric, diagonal: _Diagonal) -> TaskMetric:
 def squared_gradients(*, rows_at_once: int = 8) -> _Diagonal:
     """The diagonal of U, the mean of the rows' squared gradients; so many of them in memory at a time."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:
+    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Examples) -> Model:
         del key
         needs_targets(rows, "covariance")
         size = min(rows_at_once, rows.number)
 
-        def one(row: Rows) -> Model:
+        def one(row: Examples) -> Model:
             single = jax.tree.map(lambda leaf: leaf[None], row)
-            return jax.tree.map(jnp.square, jax.grad(lambda p: loss(task, p, single))(parameters))
+            return jax.tree.map(jnp.square, jax.grad(lambda p: task_loss(task, p, single))(parameters))
 
-        def add(total: Model, piece: tuple[Rows, Array]) -> tuple[Model, None]:
+        def add(total: Model, piece: tuple[Examples, Array]) -> tuple[Model, None]:
             squares = jax.vmap(one)(piece[0])
             summed = jax.tree.map(lambda leaf: jnp.einsum("r...,r->...", leaf, piece[1]), squares)
             return tree.add(total, summed), None
@@ -166,10 +168,12 @@ def squared_gradients(*, rows_at_once: int = 8) -> _Diagonal:
 def squared_sums(probes: int = 1) -> _Diagonal:
     """An unbiased estimate of U's diagonal, (sum_i +-g_i)^2 / n with random signs [chapelle2011]."""
 
-    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Rows) -> Model:
+    def measure(key: PRNGKeyArray, task: Task, parameters: Model, rows: Examples) -> Model:
         targets = needs_targets(rows, "covariance")
         root = jnp.sqrt(jnp.asarray(rows.number, jax.tree.leaves(parameters)[0].dtype))
-        values, pull = jax.vjp(lambda p: task.law.log_prob(task.network(p, rows.inputs), targets), parameters)
+        values, pull = jax.vjp(
+            lambda p: task.output.log_prob(task.network(p, rows.inputs), targets), parameters
+        )
 
         def one(k: PRNGKeyArray) -> Model:
             signs = jax.random.rademacher(k, values.shape, values.dtype)
@@ -181,12 +185,12 @@ def squared_sums(probes: int = 1) -> _Diagonal:
     return measure
 
 
-def _mean_gradient(task: Task, parameters: Model, rows: Rows, rows_at_once: int | None) -> Model:
-    checked(task, parameters, rows, rows_at_once)
+def _mean_gradient(task: Task, parameters: Model, rows: Examples, rows_at_once: int | None) -> Model:
+    checked_outputs(task, parameters, rows, rows_at_once)
     if rows_at_once is None or rows_at_once >= rows.number:
-        return jax.grad(lambda p: loss(task, p, rows))(parameters)
+        return jax.grad(lambda p: task_loss(task, p, rows))(parameters)
 
-    def add(total: Model, piece: tuple[Rows, Array]) -> tuple[Model, None]:
+    def add(total: Model, piece: tuple[Examples, Array]) -> tuple[Model, None]:
         return tree.add(total, jax.grad(lambda p: summed(task, p, *piece))(parameters)), None
 
     weights = row_weights(rows.number, rows_at_once, jax.tree.leaves(parameters)[0].dtype)

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad import tree
-from natgrad.core import Carry, Damping, Metric, Model, Product, Samples
+from natgrad.core import Carry, DampingStrength, Metric, Model, Product, Samples
 from natgrad.layers.bernoulli import Layer
-from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks, scaled
+from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks, per_unit, scaled
 from natgrad.tree import pytree
 
 Node = Layer | Blocks | Array
@@ -56,13 +56,19 @@ class LayeredFisher:
         """Its diagonal."""
         return map_nodes(_diagonal, self.blocks)
 
+    def damped(self, damping: DampingStrength) -> list[tuple[Any, Array]]:
+        """Every node with the damping of its units, from one number or from those of every node."""
+        found = nodes(self.blocks)
+        given = damping if isinstance(damping, tuple) else (damping,) * len(found)
+        return list(zip(found, per_unit(given, found), strict=True))
+
     def mean_diagonal(self, key: PRNGKeyArray) -> tuple[Array, ...]:
         """A number for every unit of every node: its block's trace over its side."""
         del key
         return tuple(map(_mean, nodes(self.blocks)))
 
 
-def gained(damping: Damping, vector: Model) -> Model:
+def gained(damping: DampingStrength, vector: Model) -> Model:
     """(1 + damping) times a vector; the damping is one number, or has some for every node [nrws eq. 31]."""
     if not isinstance(damping, tuple):
         return tree.scale(1 + damping, vector)

@@ -9,11 +9,11 @@ from jaxtyping import Array, Float
 
 from natgrad import tree
 from natgrad.core import Model
-from natgrad.layers.supervised import Rows, Task
+from natgrad.layers.task import Examples, Task
 
 
 def over_portions(
-    part: Callable[[Model, Rows, Array], Model], parameters: Model, rows: Rows, size: int
+    part: Callable[[Model, Examples, Array], Model], parameters: Model, rows: Examples, size: int
 ) -> Callable[[Model], Model]:
     """A product as a sum over portions of rows, each with the rows' weights."""
     pieces, weights = (
@@ -28,7 +28,7 @@ def over_portions(
     return mv
 
 
-def portions(rows: Rows, size: int) -> Rows:
+def portions(rows: Examples, size: int) -> Examples:
     """Rows as [portion, size, ...]; the last one is filled with rows from the start, for weight zero."""
     count = -(-rows.number // size)
 
@@ -45,6 +45,6 @@ def row_weights(number: int, size: int, dtype: Any) -> Float[Array, "portion siz
     return (jnp.arange(count * size) < number).astype(dtype).reshape(count, size) / number
 
 
-def summed(task: Task, parameters: Model, rows: Rows, weights: Float[Array, " row"]) -> Float[Array, ""]:
+def summed(task: Task, parameters: Model, rows: Examples, weights: Float[Array, " row"]) -> Float[Array, ""]:
     """The weighted sum of -log p(t | r)."""
-    return -weights @ task.law.log_prob(task.network(parameters, rows.inputs), rows.targets)
+    return -weights @ task.output.log_prob(task.network(parameters, rows.inputs), rows.targets)

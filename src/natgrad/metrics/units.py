@@ -1,7 +1,7 @@
 """The exact blocks of a perceptron's metric, one per unit, as a Helmholtz machine has them.
 
     F_j = (1/n) sum_r curvature_jr u_r u_r^T,     u_r = (inputs_r, 1),
-    curvature_jr = (dr/da_j)^T M (dr/da_j),       a_j the unit's sum, M the output law's Fisher
+    curvature_jr = (dr/da_j)^T M (dr/da_j),       a_j the unit's sum, M the output distribution's Fisher
 
 These are diagonal blocks of the full metric, exactly. The curvature takes one reverse pass for every
 output, or with `samples` one for every drawn target (unbiased). The blocks are `UnitBlocks`, for which
@@ -17,8 +17,8 @@ from jaxtyping import Array, PRNGKeyArray
 from natgrad.core import Carry, Metric, Model
 from natgrad.errors import InputError
 from natgrad.layers.bernoulli import Layer
-from natgrad.layers.networks import Activation, Perceptron, trace
-from natgrad.layers.supervised import Labelled, Task
+from natgrad.layers.perceptron import Activation, Perceptron, forward_pass
+from natgrad.layers.task import Task, TaskBatch
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.metrics.curvature import TaskMetric
 from natgrad.metrics.layered import LayeredFisher
@@ -30,7 +30,7 @@ def exact_units(activation: Activation) -> TaskMetric:
     def of_task(task: Task) -> Metric:
         def blocks(key: PRNGKeyArray, layers: Perceptron, inputs: Array) -> tuple[UnitBlocks, ...]:
             del key
-            root = task.law.root
+            root = task.output.root
             if root is None:
                 raise InputError(
                     "exact unit blocks need a distribution with `root`, got one without; use sampled_units"
@@ -50,7 +50,7 @@ def sampled_units(activation: Activation, samples: int = 1) -> TaskMetric:
 
     def of_task(task: Task) -> Metric:
         def blocks(key: PRNGKeyArray, layers: Perceptron, inputs: Array) -> tuple[UnitBlocks, ...]:
-            law, sample = task.law, task.law.sample
+            output, sample = task.output, task.output.sample
             if sample is None:
                 raise InputError(
                     "sampled unit blocks need a distribution with `sample`, got one without; use exact_units"
@@ -59,7 +59,7 @@ def sampled_units(activation: Activation, samples: int = 1) -> TaskMetric:
 
             def scores(k: PRNGKeyArray) -> tuple[Array, ...]:
                 drawn = sample(k, outputs)  # ~ p(t | r)
-                return pull(jax.grad(lambda r: law.log_prob(r, drawn).sum())(outputs))
+                return pull(jax.grad(lambda r: output.log_prob(r, drawn).sum())(outputs))
 
             return _blocks(entered, _mean_square(scores, jax.random.split(key, samples), scale=1 / samples))
 
@@ -70,7 +70,7 @@ def sampled_units(activation: Activation, samples: int = 1) -> TaskMetric:
 
 def _measuring(blocks: Callable[[PRNGKeyArray, Perceptron, Array], tuple[UnitBlocks, ...]]) -> Metric:
     def measure(
-        key: PRNGKeyArray, carry: Carry, model: Model, batch: Labelled
+        key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch
     ) -> tuple[LayeredFisher, Carry]:
         inputs = batch.metric_rows.inputs
         return LayeredFisher(blocks(key, model, inputs.reshape(inputs.shape[0], -1))), carry
@@ -85,7 +85,9 @@ def _sums(
     if not all(isinstance(layer, Layer) for layer in layers):
         raise InputError("unit blocks need a perceptron, a tuple of layers; use fisher for any other network")
     shifts = tuple(jnp.zeros((inputs.shape[0], layer.bias.size), layer.bias.dtype) for layer in layers)
-    outputs, pull, entered = jax.vjp(lambda s: trace(layers, inputs, activation, s), shifts, has_aux=True)
+    outputs, pull, entered = jax.vjp(
+        lambda s: forward_pass(layers, inputs, activation, s), shifts, has_aux=True
+    )
     return entered, outputs, lambda w: pull(w)[0]
 
 
@@ -102,4 +104,4 @@ def _mean_square(
 
 def _blocks(entered: tuple[Array, ...], curvature: tuple[Array, ...]) -> tuple[UnitBlocks, ...]:
     pairs = zip(entered, curvature, strict=True)
-    return tuple(UnitBlocks(values.T, bent.T / bent.shape[0]) for values, bent in pairs)
+    return tuple(UnitBlocks(values.T, own.T / own.shape[0]) for values, own in pairs)

@@ -10,11 +10,13 @@ Everything heavier than settings is named by "module:NAME" and imported when it 
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
+
+from pydantic import BaseModel
 
 from natgrad.errors import unknown
 
@@ -75,18 +77,54 @@ COLUMNS = (
 """What all traces may hold, beside epoch, step and seconds."""
 
 
-@dataclass(frozen=True)
+class Shape(BaseModel, frozen=True, extra="forbid"):
+    """What the data decide: enough, with the config, to make the model again. A kind may add to it."""
+
+    visible: int
+    image_shape: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, config: Any, dataset: Any) -> "Shape":
+        """What a data set decides of a config's model."""
+        del config
+        return cls(visible=dataset.visible, image_shape=dataset.image_shape)
+
+
+class Settings(Mapping[tuple[str, str], type[Any]]):
+    """The config class of every (kind, method), composed where it is first looked up: most never are."""
+
+    def __init__(self, compose: Callable[[str, str], type[Any]], readers: Sequence[tuple[str, str]]) -> None:
+        self._compose, self._readers = compose, readers
+        self.composed: dict[tuple[str, str], type[Any]] = {}
+
+    def __getitem__(self, reader: tuple[str, str]) -> type[Any]:
+        if reader not in self._readers:
+            raise KeyError(reader)
+        if reader not in self.composed:
+            self.composed[reader] = self._compose(*reader)
+        return self.composed[reader]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Spec:
     """A kind of model, or several that share a folder, without JAX.
 
     Attributes:
         kinds: the names that `model.kind` may have, each with a line about it.
-        settings: the config class of every (kind, method); the first method of a kind is its default.
+        settings: the config class of every (kind, method), as `Settings` or a dict; the first method of a
+            kind is its default.
         methods: a line about every method.
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.
-        judge: the column on validation data by which runs are compared; headline: the one that is reported.
-        shape: a pydantic model of what the data decide (sizes), enough to make the model again.
+        criterion: the column on validation data by which runs are compared.
+        headline: the column that is reported; of several the first that a trace has.
+        shape: what the data decide of the model.
         is_scheduled: (config): whether anything in it follows a schedule.
         check: (config, dataset): refuses what does not fit the data, before anything is compiled.
         kind: "module:NAME" of the `natgrad.core.Kind`.
@@ -97,23 +135,28 @@ class Spec:
     kinds: Mapping[str, str]
     settings: Mapping[tuple[str, str], type[Any]]
     methods: Mapping[str, str]
-    short: Mapping[str, str]
-    columns: tuple[Column, ...]
-    judge: str
-    headline: str
-    shape: type[Any]
+    short: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[Column, ...] = ()
+    criterion: str = "valid_loss"
+    headline: str | tuple[str, ...]
+    shape: type[Shape] = Shape
     kind: str
     is_scheduled: Callable[[Any], bool] = lambda config: True
     check: Callable[[Any, Any], None] = lambda config, dataset: None
     commands: Mapping[str, str] = field(default_factory=dict)
     estimators: Mapping[str, str] = field(default_factory=dict)
 
+    def headline_of(self, row: Container[str] = ()) -> str:
+        """The column that is reported of a trace with such rows."""
+        named = (self.headline,) if isinstance(self.headline, str) else self.headline
+        return next((name for name in named if name in row), named[0])
+
     def methods_of(self, kind: str) -> list[str]:
         """The methods that train a kind, its default first."""
         return [method for name, method in self.settings if name == kind]
 
 
-def names() -> list[str]:
+def kind_names() -> list[str]:
     """The names of all kinds, natgrad's own first."""
     return [*FOLDERS, *(point for point in _plugged() if point not in FOLDERS)]
 
@@ -121,16 +164,16 @@ def names() -> list[str]:
 def spec_of(kind: str) -> Spec:
     """The spec of a kind."""
     if kind in FOLDERS:
-        return resolve(FOLDERS[kind])
+        return resolve_reference(FOLDERS[kind])
     if kind in _plugged():
         return _plugged()[kind].load()
-    raise unknown("model", kind, names())
+    raise unknown("model", kind, kind_names())
 
 
 def specs() -> Iterator[Spec]:
     """Every spec once."""
     seen: list[Spec] = []
-    for spec in map(spec_of, names()):
+    for spec in map(spec_of, kind_names()):
         if spec not in seen:
             seen.append(spec)
             yield spec
@@ -148,7 +191,7 @@ def is_higher_better(name: str) -> bool:
     return column is not None and bool(column.higher)
 
 
-def resolve(place: str) -> Any:
+def resolve_reference(place: str) -> Any:
     """What "module:NAME" stands for."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

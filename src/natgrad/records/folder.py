@@ -25,7 +25,7 @@ from natgrad.writing import extend, write
 _LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
 
 
-def check(out: str | Path | None) -> None:
+def check_output_folder(out: str | Path | None) -> None:
     """Refuse, before any work, a folder that cannot become a run."""
     if out is None:
         return
@@ -41,8 +41,8 @@ def check(out: str | Path | None) -> None:
 
 def create(out: str | Path | None, settings: config.Config) -> Path:
     """Make the folder of a new run and write its config; by default `runs/<data>-<method>-<number>`."""
-    folder = Path(out) if out is not None else fresh(settings)
-    check(folder)
+    folder = Path(out) if out is not None else unused_folder(settings)
+    check_output_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write(folder / "config.toml", config.dump(settings))
@@ -149,7 +149,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def fresh(settings: config.Config) -> Path:
+def unused_folder(settings: config.Config) -> Path:
     """The first `runs/<data>-<method>-<number>` that does not exist."""
     stem = f"{Path(settings.data.name).stem}-{settings.method}"
     number = 1

@@ -14,8 +14,8 @@ Loss = Annotated[float, BeforeValidator(lambda value: math.inf if value is None 
 """A number whose infinity is JSON's null."""
 
 
-class Progress(BaseModel):
-    """How far a training is: all that moves and is no array.
+class TrainingProgress(BaseModel):
+    """How far a training is: all that moves and is not an array.
 
     Attributes:
         epoch: epochs that are done; position: steps of the next one that are done.
@@ -54,7 +54,7 @@ class Notes(BaseModel):
     shape: dict[str, Any]
     summary: dict[str, Any] = {}
     checksums: dict[str, str] = {}
-    progress: Progress | None = None
+    progress: TrainingProgress | None = None
 
     @classmethod
     def read(cls, content: Any) -> "Notes | None":
@@ -65,7 +65,7 @@ class Notes(BaseModel):
             return None
 
 
-def summary(row: Mapping[str, Any]) -> dict[str, Any]:
+def final_summary(row: Mapping[str, Any]) -> dict[str, Any]:
     """What a reader wants to know at the end, from the last row of the trace."""
     counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
     apart = {"epoch", "step", "seconds"}

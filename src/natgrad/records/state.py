@@ -21,7 +21,7 @@ from natgrad.errors import InputError, Newer
 from natgrad.records.folder import json_line
 from natgrad.writing import write
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 KEPT = 2
 FORMATS = (1, 2)  # 1: natgrad 0.1.0, which had no seal
 _LONGEST = 1 << 20  # bytes of a manifest, and of a header of arrays: ours have thousands
@@ -42,18 +42,20 @@ class Stored(NamedTuple):
         inside = [name for name in self.arrays.keys() if f"{name}.".startswith(f"{place}.")]  # noqa: SIM118
         return {name[len(place) :].lstrip("."): self.arrays.get_tensor(name) for name in inside}
 
-    def fill(self, template: T) -> T:
+    def fill(self, template: _T) -> _T:
         """Its arrays in the template's structure; arrays that the template does not name are left alone."""
         return _fill(template, self.arrays, self.folder)
 
 
-def save(folder: Path, step: int, state: Any, notes: dict[str, Any], *, unevaluated: bool = False) -> None:
+def save_state(
+    folder: Path, step: int, state: Any, notes: dict[str, Any], *, unevaluated: bool = False
+) -> None:
     """Save a state of a run at a step, with notes that are not arrays."""
-    from safetensors.numpy import save as serialise
+    from safetensors.numpy import save as serialize
 
     place = folder / "state"
     place.mkdir(exist_ok=True)
-    blob = serialise({name: np.asarray(array, order="C") for name, array in named(state).items()})
+    blob = serialize({name: np.asarray(array, order="C") for name, array in arrays_by_name(state).items()})
     arrays = place / f"{step:010d}{'-unevaluated' if unevaluated else ''}.safetensors"
     write(arrays, blob)
     sealed = {"format": FORMATS[-1], "step": step, "sha256": hashlib.sha256(blob).hexdigest(), "notes": notes}
@@ -62,7 +64,7 @@ def save(folder: Path, step: int, state: Any, notes: dict[str, Any], *, unevalua
     _prune(place, manifest)
 
 
-def load(folder: Path, template: T) -> tuple[T, dict[str, Any]]:
+def load_state(folder: Path, template: _T) -> tuple[_T, dict[str, Any]]:
     """The newest good state of a run, in the template's structure, and its notes."""
     found = newest(folder)
     return found.fill(template), found.notes
@@ -71,7 +73,7 @@ def load(folder: Path, template: T) -> tuple[T, dict[str, Any]]:
 def newest(folder: Path, read: Callable[[Any], Any] = lambda notes: notes) -> Stored:
     """The newest good state whose notes `read` takes (it returns None for others).
 
-    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor passed over: to go on from
+    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor passed over: to continue from
     the state before it would remove it.
     """
     for manifest in manifests(folder):
@@ -91,7 +93,7 @@ def manifests(folder: Path) -> list[Path]:
     return sorted(found, key=_age, reverse=True)
 
 
-def named(state: Any) -> dict[str, np.ndarray]:
+def arrays_by_name(state: Any) -> dict[str, np.ndarray]:
     """Every array of a state by the name of its place."""
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
@@ -103,7 +105,7 @@ def _age(manifest: Path) -> tuple[int, bool]:
 
 
 def _prune(place: Path, latest: Path) -> None:
-    """Keep the state just saved and the one before; newer ones are of a training that was taken back.
+    """Keep the state just saved and the one before; newer ones are of a training that was rolled back.
 
     What a kill left half-written under a temporary name goes too: the run is locked, and it is nobody's.
     """
@@ -162,7 +164,7 @@ def _contents(manifest: Path) -> dict[str, Any]:
     return content
 
 
-def _fill(template: T, arrays: Any, folder: Path) -> T:
+def _fill(template: _T, arrays: Any, folder: Path) -> _T:
     """Shapes are compared before anything is read: nothing is believed because a file says so."""
     leaves, names = jax.tree.leaves(template), _names(template)
     present = set(arrays.keys())

@@ -1,4 +1,4 @@
-"""Black-box minimisation by natural gradient over a family of distributions: ask, evaluate, tell.
+"""Black-box minimization by natural gradient over a family of distributions: ask, evaluate, tell.
 
 `Search` is the ask/tell object; `natgrad.minimize` runs one to its end.
 """

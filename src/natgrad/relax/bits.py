@@ -2,7 +2,7 @@
 
 In eta the natural gradient needs no inverse. Population-based incremental learning, the univariate marginal
 distribution algorithm and the compact genetic algorithm are this step with their own weights and rates
-[igo sec. 5.2, pbil, umda, cga]. `adaptive` measures the step by its Fisher length and adapts it to the
+[igo sec. 5.2, pbil, umda, cga]. `adaptive_coins` measures the step by its Fisher length and adapts it to the
 signal in successive steps, as the scale of a Gaussian is adapted by its path.
 """
 
@@ -31,12 +31,12 @@ class Coins(NamedTuple):
     normal: Float[Array, ""]
 
 
-def start(size: int) -> Coins:
+def fair_coins(size: int) -> Coins:
     """Fair coins."""
     return Coins(jnp.zeros(size), jnp.ones(()), jnp.zeros(size), jnp.zeros(()))
 
 
-def ask(population: int) -> Callable[[PRNGKeyArray, Coins], Draws]:
+def draw_coins(population: int) -> Callable[[PRNGKeyArray, Coins], Draws]:
     """Independent draws."""
 
     def draw(key: PRNGKeyArray, coins: Coins) -> Draws:
@@ -55,7 +55,7 @@ def stepping(
     limit = 1 - 2 * (usual_margin(size) if margin is None else margin)
 
     def tell(coins: Coins, draws: Draws, values: _Values) -> Coins:
-        weight = weights.shared(values, utilities)
+        weight = weights.shared_by_rank(values, utilities)
         moved = coins.eta + rate * (weight @ draws.points - weight.sum() * coins.eta)
         return coins._replace(eta=jnp.clip(moved, -limit, limit))
 
@@ -68,27 +68,27 @@ def usual_margin(size: int) -> float:
 
 
 def pbil(population: int, size: int, *, rate: float = 0.1, parents: int = 2) -> Strategy:
-    """Towards the mean of the best few [pbil]; no mutation, a margin instead."""
-    return stepping(population, size, weights.truncated(population, parents), rate=rate)
+    """Toward the mean of the best few [pbil]; no mutation, a margin instead."""
+    return stepping(population, size, weights.truncation(population, parents), rate=rate)
 
 
 def umda(population: int, size: int) -> Strategy:
     """The frequencies of the better half [umda]."""
-    return stepping(population, size, weights.truncated(population, population // 2), rate=1.0)
+    return stepping(population, size, weights.truncation(population, population // 2), rate=1.0)
 
 
 def cga(size: int, *, steps: float) -> Strategy:
-    """Two points: each probability moves by 1 / steps towards the winner where they differ [cga]."""
+    """Two points: each probability moves by 1 / steps toward the winner where they differ [cga]."""
     return stepping(2, size, weights.tournament(2), rate=1 / steps)
 
 
-def adaptive(population: int, size: int) -> Strategy:
+def adaptive_coins(population: int, size: int) -> Strategy:
     """Steps of a Fisher length that grows while steps agree and shrinks while they are noise [asng]."""
     utilities = weights.logarithmic(population)
     limit = 1 - 2 * usual_margin(size)
 
     def tell(coins: Coins, draws: Draws, values: _Values) -> Coins:
-        weight = weights.shared(values, utilities)
+        weight = weights.shared_by_rank(values, utilities)
         tangent = weight @ draws.points - weight.sum() * coins.eta
         deviation = jnp.sqrt((1 - coins.eta) * (1 + coins.eta))
         fisher_length = jnp.linalg.norm(tangent / deviation)
@@ -104,15 +104,15 @@ def adaptive(population: int, size: int) -> Strategy:
     return _strategy(population, size, tell)
 
 
-def width(coins: Coins) -> Float[Array, ""]:
+def coin_width(coins: Coins) -> Float[Array, ""]:
     """The largest probability of the less likely value, less what the margin always leaves."""
     free = (1 - jnp.abs(coins.eta)).max() / 2
     return jnp.maximum(free - usual_margin(len(coins.eta)), 0.0)
 
 
 def _strategy(population: int, size: int, tell: Callable[[Coins, Draws, _Values], Coins]) -> Strategy:
-    return Strategy(population, lambda: start(size), ask(population), tell, width, _centre)
+    return Strategy(population, lambda: fair_coins(size), draw_coins(population), tell, coin_width, _center)
 
 
-def _centre(coins: Coins) -> Float[Array, " variable"]:
+def _center(coins: Coins) -> Float[Array, " variable"]:
     return jnp.where(coins.eta < 0, -1.0, 1.0).astype(coins.eta.dtype)

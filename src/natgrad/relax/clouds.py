@@ -1,9 +1,10 @@
 """Gaussian strategies: points m + s A z with z standard normal, C = A A^T.
 
-In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at the current law is diagonal:
-the natural gradient is a weighted mean over the population, v = sum w z and M = sum w (z z^T - 1) [xnes].
-`adaptive` adds cumulation: a path of past steps sets the scale s and a direction of its own, with the
-constants of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorised [maes].
+In the coordinates (v, M) of a step m + s A v, A exp(M / 2) the Fisher matrix at the current Gaussian
+is diagonal: the natural gradient is a weighted mean over the population, v = sum w z and
+M = sum w (z z^T - 1) [xnes].
+`adaptive_cloud` adds cumulation: a path of past steps sets the scale s and a direction of its own, with the
+constants of CMA-ES [cmatutorial] in the frame of A, where no matrix is ever factorized [maes].
 """
 
 from collections.abc import Callable
@@ -43,7 +44,7 @@ class Rates(NamedTuple):
     negative: float
 
 
-def start(mean: np.ndarray, factor: np.ndarray) -> Cloud:
+def first_cloud(mean: np.ndarray, factor: np.ndarray) -> Cloud:
     """The cloud at the beginning; `factor` is scaled so that the scale is one number."""
     scale = float(np.exp(np.mean(np.log(np.abs(np.diagonal(factor) if factor.ndim == 2 else factor)))))
     return Cloud(
@@ -51,7 +52,7 @@ def start(mean: np.ndarray, factor: np.ndarray) -> Cloud:
     )
 
 
-def ask(population: int) -> Callable[[PRNGKeyArray, Cloud], Draws]:
+def draw_cloud(population: int) -> Callable[[PRNGKeyArray, Cloud], Draws]:
     """Points of the cloud, with the standard normal draws they come from."""
 
     def draw(key: PRNGKeyArray, cloud: Cloud) -> Draws:
@@ -61,7 +62,9 @@ def ask(population: int) -> Callable[[PRNGKeyArray, Cloud], Draws]:
     return draw
 
 
-def adaptive(population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] | None = None) -> Strategy:
+def adaptive_cloud(
+    population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] | None = None
+) -> Strategy:
     """The default: active rank-mu and rank-one steps along the cone, and a scale from the length of the path.
 
     With edges, each new covariance is replaced by that of the graph's Gaussian nearest in divergence.
@@ -74,8 +77,8 @@ def adaptive(population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] |
 
     def tell(cloud: Cloud, draws: Draws, values: _Values) -> Cloud:
         normal = draws.origin
-        better = weights.shared(values, positive)
-        worse = weights.shared(values, rates.negative * negative)
+        better = weights.shared_by_rank(values, positive)
+        worse = weights.shared_by_rank(values, rates.negative * negative)
         worse = worse * size / (normal**2).sum(axis=1)  # [cmatutorial eq. 46]
         drift = better @ normal
         path = (1 - rates.path) * cloud.path + np.sqrt(rates.path * (2 - rates.path) * effective) * drift
@@ -86,10 +89,12 @@ def adaptive(population: int, cloud: Cloud, edges: tuple[tuple[int, int], ...] |
         factor = _project(_move(cloud.factor, tangent), graph)
         return Cloud(mean, factor, cloud.scale * jnp.minimum(grown, np.e), path)
 
-    return Strategy(population, lambda: cloud, ask(population), tell, width, lambda cloud: cloud.mean)
+    return Strategy(
+        population, lambda: cloud, draw_cloud(population), tell, cloud_width, lambda cloud: cloud.mean
+    )
 
 
-def natural(
+def exponential_natural(
     population: int, cloud: Cloud, *, rate: float | None = None, assign: Assign | None = None
 ) -> Strategy:
     """Exponential natural evolution strategies [xnes]: m + A v and A exp(rate M / 2)."""
@@ -101,13 +106,15 @@ def natural(
 
     def tell(cloud: Cloud, draws: Draws, values: _Values) -> Cloud:
         normal = draws.origin
-        weight = weights.shared(values, utilities) if assign is None else assign(values)
+        weight = weights.shared_by_rank(values, utilities) if assign is None else assign(values)
         tangent = chosen * _surplus(normal, weight, weight.sum(), whole)
         factor = exponential_factor(cloud.factor, tangent) if whole else cloud.factor * jnp.exp(tangent / 2)
         mean = cloud.mean + cloud.scale * _turn(cloud.factor, weight @ normal)
         return cloud._replace(mean=mean, factor=factor)
 
-    return Strategy(population, lambda: cloud, ask(population), tell, width, lambda cloud: cloud.mean)
+    return Strategy(
+        population, lambda: cloud, draw_cloud(population), tell, cloud_width, lambda cloud: cloud.mean
+    )
 
 
 def rank_mu(population: int, cloud: Cloud, *, rate: float | None = None) -> Strategy:
@@ -118,13 +125,15 @@ def rank_mu(population: int, cloud: Cloud, *, rate: float | None = None) -> Stra
 
     def tell(cloud: Cloud, draws: Draws, values: _Values) -> Cloud:
         steps = draws.points - cloud.mean
-        weight = weights.shared(values, positive)
+        weight = weights.shared_by_rank(values, positive)
         covariance = cloud.scale**2 * cloud.factor @ cloud.factor.T
         moved = (1 - chosen) * covariance + chosen * (steps.T * weight) @ steps
         factor = jnp.linalg.cholesky(moved) / cloud.scale
         return cloud._replace(mean=cloud.mean + weight @ steps, factor=factor)
 
-    return Strategy(population, lambda: cloud, ask(population), tell, width, lambda cloud: cloud.mean)
+    return Strategy(
+        population, lambda: cloud, draw_cloud(population), tell, cloud_width, lambda cloud: cloud.mean
+    )
 
 
 def learning_rates(population: int, size: int, *, diagonal: bool) -> Rates:
@@ -142,7 +151,7 @@ def learning_rates(population: int, size: int, *, diagonal: bool) -> Rates:
     return Rates(path, one, rank, damping, max(0.0, min(limits)))
 
 
-def width(cloud: Cloud) -> Float[Array, ""]:
+def cloud_width(cloud: Cloud) -> Float[Array, ""]:
     """The largest standard deviation of a variable."""
     lengths = jnp.abs(cloud.factor) if cloud.factor.ndim == 1 else jnp.linalg.norm(cloud.factor, axis=1)
     return cloud.scale * lengths.max()

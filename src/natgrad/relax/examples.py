@@ -1,4 +1,4 @@
-"""The slides' other two examples as flows: polarisation of three outcomes, likelihood of a Gaussian."""
+"""The slides' other two examples as flows: polarization of three outcomes, likelihood of a Gaussian."""
 
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,20 @@ from natgrad.families import gaussian
 from natgrad.families.categorical import Categorical
 from natgrad.families.gaussian_charts import deviation_chart
 from natgrad.geometry import flows
-from natgrad.relax.figures import Panel, render
-from natgrad.relax.relaxation import log_likelihood, polarization
+from natgrad.relax.figures import FlowPicture, render
+from natgrad.relax.relaxation import mean_log_likelihood, polarization
 
 MEAN, DEVIATION = 0.4, 0.5  # of the data whose likelihood is climbed
 
 
 def draw_polarization(out: Path) -> dict[str, Any]:
-    """Up and down POL(p) over the laws of three outcomes, seen as (p_1, p_2)."""
+    """Up and down POL(p) over the distributions of three outcomes, seen as (p_1, p_2)."""
     with jax.enable_x64(True):
-        panels = [_simplex("maximisation", 1.0), _simplex("minimisation", -1.0)]
-        return {"picture": str(out), "ends": render(panels, "polarisation of three outcomes", out)}
+        panels = [_simplex("maximization", 1.0), _simplex("minimization", -1.0)]
+        return {"picture": str(out), "ends": render(panels, "polarization of three outcomes", out)}
 
 
-def _simplex(title: str, sign: float) -> Panel:
+def _simplex(title: str, sign: float) -> FlowPicture:
     family = Categorical(3)
     shares = np.linspace(0.1, 0.8, 6)
     starts = np.array([(a, b) for a in shares for b in shares if a + b < 0.95])
@@ -43,22 +43,24 @@ def _simplex(title: str, sign: float) -> Panel:
 
     window, names = (-0.12, 1.12, -0.12, 1.12), (r"$p_1$", r"$p_2$")
     edge = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0)]
-    return Panel(title, value, (plain, natural), window, starts, (4.0, 200.0), names, (near, near), edge)
+    return FlowPicture(
+        title, value, (plain, natural), window, starts, (4.0, 200.0), names, (near, near), edge
+    )
 
 
 def draw_likelihood(out: Path) -> dict[str, Any]:
     """Up the mean log-likelihood of data over one Gaussian variable, in (mean, standard deviation)."""
-    member = gaussian.diagonal(1)
+    member = gaussian.diagonal_gaussian(1)
     used = deviation_chart(member)
     with jax.enable_x64(True):
         statistics = jnp.array([MEAN, DEVIATION**2 + MEAN**2])
-        value = log_likelihood(member, statistics)
+        value = mean_log_likelihood(member, statistics)
         starts = np.array([(m, s) for s in (0.25, 0.8, 1.3) for m in (-0.9, 0.0, 0.9, 1.5)])
         above = lambda point: point[1] > 1e-3  # noqa: E731
-        panel = Panel(
+        panel = FlowPicture(
             f"data of mean {MEAN:g} and standard deviation {DEVIATION:g}",
             lambda point: value(used.natural(point)),
-            (flows.vanilla(value, used, sign=1.0), flows.natural(value, used, sign=1.0)),
+            (flows.vanilla_field(value, used, sign=1.0), flows.natural_field(value, used, sign=1.0)),
             (-1.2, 1.8, 0.1, 1.5),
             starts,
             (20.0, 20.0),

@@ -3,7 +3,7 @@
 The natural gradient in theta, Cov(T, T)^-1 Cov(f, T), is the least-squares fit of f by the statistics
 [slides]. Fits gather evidence over generations, with forgetting. Where f lies in the span of T the fit is
 exact, theta goes to -beta f, and the flow's limit is the global minimum [foga2015]. A step has a fixed Fisher
-length, a fixed number of standard deviations of the fitted f. Points are Gibbs chains that go on.
+length, a fixed number of standard deviations of the fitted f. Points are Gibbs chains that continue.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ RIDGE, _ROUNDING = 1e-6, 1e-12
 _Values = Float[Array, " point"]
 
 
-class Field(NamedTuple):
+class MarkovField(NamedTuple):
     """theta, the chains, and the sums of the running fit: weight, T, T T^T, f, f T."""
 
     theta: Float[Array, " parameter"]
@@ -38,17 +38,19 @@ def annealed(family: Interactions, population: int) -> Strategy:
     """Natural-gradient annealing over a Markov random field."""
     size, parameters = family.size, family.parameters
 
-    def init() -> Field:
+    def init() -> MarkovField:
         bits = np.random.default_rng(0).integers(0, 2, (population, size))
         zero, vector = jnp.zeros(()), jnp.zeros(parameters)
         square = jnp.zeros((parameters, parameters))
-        return Field(vector, jnp.asarray(2.0 * bits - 1), zero, vector, square, zero, vector, jnp.ones(()))
+        return MarkovField(
+            vector, jnp.asarray(2.0 * bits - 1), zero, vector, square, zero, vector, jnp.ones(())
+        )
 
-    def ask(key: PRNGKeyArray, field: Field) -> Draws:
+    def ask(key: PRNGKeyArray, field: MarkovField) -> Draws:
         chains = gibbs(key, family, field.theta, field.chains, _SWEEPS)
-        return Draws(chains)  # ~ p(x; theta), nearly: the chains go on
+        return Draws(chains)  # ~ p(x; theta), nearly: the chains continue
 
-    def tell(field: Field, draws: Draws, values: _Values) -> Field:
+    def tell(field: MarkovField, draws: Draws, values: _Values) -> MarkovField:
         field = _gather(field, family.statistics(draws.points), values)
         slopes = _fit(field)
         fitted = family.statistics(draws.points) @ slopes
@@ -58,11 +60,11 @@ def annealed(family: Interactions, population: int) -> Strategy:
         left = 1 - jnp.abs(draws.points.mean(axis=0))
         return field._replace(theta=theta, chains=draws.points, width=left.max())
 
-    return Strategy(population, init, ask, tell, lambda field: field.width, _centre)
+    return Strategy(population, init, ask, tell, lambda field: field.width, _center)
 
 
-def _gather(field: Field, statistics: Array, values: _Values) -> Field:
-    """Add a generation to the sums, forgetting a little of the past; what is no number is left out."""
+def _gather(field: MarkovField, statistics: Array, values: _Values) -> MarkovField:
+    """Add a generation to the sums, forgetting a little of the past; what is not a number is left out."""
     good = jnp.isfinite(values)
     clean = jnp.where(good, values, 0.0)
     kept = statistics * good[:, None].astype(values.dtype)
@@ -75,7 +77,7 @@ def _gather(field: Field, statistics: Array, values: _Values) -> Field:
     )
 
 
-def _fit(field: Field) -> Array:
+def _fit(field: MarkovField) -> Array:
     """Cov(T, T)^-1 Cov(f, T) of all that was gathered, with a ridge."""
     weight = jnp.maximum(field.weight, 1.0)
     mean = field.first / weight
@@ -86,5 +88,5 @@ def _fit(field: Field) -> Array:
     )
 
 
-def _centre(field: Field) -> Float[Array, " variable"]:
+def _center(field: MarkovField) -> Float[Array, " variable"]:
     return jnp.where(field.chains.mean(axis=0) < 0, -1.0, 1.0).astype(field.chains.dtype)

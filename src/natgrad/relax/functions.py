@@ -1,6 +1,6 @@
-"""Functions to minimise: the usual continuous ones, pseudo-Boolean ones, and instances made from a seed.
+"""Functions to minimize: the usual continuous ones, pseudo-Boolean ones, and instances made from a seed.
 
-Continuous functions have their minimum 0; binary ones are over {-1, +1} and are *minimised*, too, so that
+Continuous functions have their minimum 0; binary ones are over {-1, +1} and are *minimized*, too, so that
 OneMax counts the -1. All are JAX functions of one point.
 """
 
@@ -18,7 +18,7 @@ Point = Float[Array, " variable"]
 Value = Float[Array, ""]
 
 
-class Problem(NamedTuple):
+class SearchProblem(NamedTuple):
     """A function, its family, where a search starts, and the pairs that interact (None: unknown)."""
 
     function: Callable[[Point], Value]
@@ -74,7 +74,7 @@ def leadingones(x: Point) -> Value:
     return len(x) - jnp.sum(jnp.cumprod(x > 0)).astype(x.dtype)
 
 
-def maxcut(size: int, seed: int = 0, degree: int = 3) -> Problem:
+def maxcut(size: int, seed: int = 0, degree: int = 3) -> SearchProblem:
     """How many edges of a random graph are not cut: the sum of (x_i x_j + 1) / 2."""
     edges = random_edges(size, degree * size // 2, seed)
     first, second = np.asarray(edges).T
@@ -82,24 +82,24 @@ def maxcut(size: int, seed: int = 0, degree: int = 3) -> Problem:
     def function(x: Point) -> Value:
         return jnp.sum(x[first] * x[second] + 1) / 2
 
-    return Problem(function, "bernoulli", edges=edges)
+    return SearchProblem(function, "bernoulli", edges=edges)
 
 
-def nk(size: int, seed: int = 0, neighbours: int = 1) -> Problem:
-    """An NK landscape on a ring: the mean of n random tables of neighbours + 1 variables, negated."""
-    table = np.random.default_rng(seed).uniform(size=(size, 2 ** (neighbours + 1)))
-    places = (np.arange(size)[:, None] + np.arange(neighbours + 1)) % size
-    powers = 2 ** np.arange(neighbours + 1)
+def nk(size: int, seed: int = 0, neighbors: int = 1) -> SearchProblem:
+    """An NK landscape on a ring: the mean of n random tables of neighbors + 1 variables, negated."""
+    table = np.random.default_rng(seed).uniform(size=(size, 2 ** (neighbors + 1)))
+    places = (np.arange(size)[:, None] + np.arange(neighbors + 1)) % size
+    powers = 2 ** np.arange(neighbors + 1)
     pairs = {(min(i, j), max(i, j)) for row in places for i in row for j in row if i != j}
 
     def function(x: Point) -> Value:
         rows = jnp.sum(jnp.where(x[places] > 0, powers, 0), axis=1)
         return -jnp.mean(jnp.asarray(table, x.dtype)[np.arange(size), rows])
 
-    return Problem(function, "bernoulli", edges=tuple(sorted((int(i), int(j)) for i, j in pairs)))
+    return SearchProblem(function, "bernoulli", edges=tuple(sorted((int(i), int(j)) for i, j in pairs)))
 
 
-def sat(size: int, seed: int = 0, ratio: float = 3.5) -> Problem:
+def sat(size: int, seed: int = 0, ratio: float = 3.5) -> SearchProblem:
     """Random 3-SAT with a planted solution: how many clauses are not satisfied."""
     rng = np.random.default_rng(seed)
     planted = rng.choice([-1.0, 1.0], size)
@@ -114,7 +114,7 @@ def sat(size: int, seed: int = 0, ratio: float = 3.5) -> Problem:
     def function(x: Point) -> Value:
         return jnp.sum(jnp.all(x[places] * jnp.asarray(wanted, x.dtype) < 0, axis=1)).astype(x.dtype)
 
-    return Problem(function, "bernoulli", edges=tuple(sorted((int(i), int(j)) for i, j in pairs)))
+    return SearchProblem(function, "bernoulli", edges=tuple(sorted((int(i), int(j)) for i, j in pairs)))
 
 
 def random_edges(size: int, number: int, seed: int) -> tuple[tuple[int, int], ...]:
@@ -137,11 +137,11 @@ _CONTINUOUS = {
     "ackley": (ackley, 3.0, 2.0),
 }
 _BINARY = {"onemax": onemax, "leadingones": leadingones}
-_MADE: dict[str, Callable[..., Problem]] = {"maxcut": maxcut, "nk": nk, "sat": sat}
+_MADE: dict[str, Callable[..., SearchProblem]] = {"maxcut": maxcut, "nk": nk, "sat": sat}
 NAMES = (*_CONTINUOUS, *_BINARY, *_MADE)
 
 
-def problem(name: str, size: int, seed: int = 0) -> Problem:
+def named_problem(name: str, size: int, seed: int = 0) -> SearchProblem:
     """The problem of that name, compiled; the seed makes an instance where there are many.
 
     >>> float(problem("onemax", 3).function(jnp.array([1.0, -1.0, 1.0])))
@@ -149,9 +149,9 @@ def problem(name: str, size: int, seed: int = 0) -> Problem:
     """
     if name in _CONTINUOUS:
         function, start, spread = _CONTINUOUS[name]
-        return Problem(jax.jit(function), "gaussian", start, spread)
+        return SearchProblem(jax.jit(function), "gaussian", start, spread)
     if name in _BINARY:
-        return Problem(jax.jit(_BINARY[name]), "bernoulli")
+        return SearchProblem(jax.jit(_BINARY[name]), "bernoulli")
     if name in _MADE:
         made = _MADE[name](size, seed)
         return made._replace(function=jax.jit(made.function))

@@ -1,8 +1,8 @@
 """Generations: what is kept from one to the next, when a search ends, and the compiled loop.
 
-A search has ended where the target is reached, the law has become a point, all points of several generations
-have the same value, or nothing better was found for long. Values that are not numbers are counted and rank
-last; a generation without a single number changes nothing.
+A search has ended where the target is reached, the distribution has become a point, all points of several
+generations have the same value, or nothing better was found for long. Values that are not numbers are
+counted and rank last; a generation without a single number changes nothing.
 """
 
 import functools
@@ -20,16 +20,16 @@ RUNNING, TARGET, NARROW, FLAT, STALE = range(5)
 REASONS = {
     RUNNING: "the budget is used up",
     TARGET: "the target was reached",
-    NARROW: "the law has become a point",
+    NARROW: "the distribution has become a point",
     FLAT: "all points have the same value",
     STALE: "nothing better was found for a long time",
 }
 NARROWEST, FLATTEST, _ROUNDING, FLAT_GENERATIONS = 1e-13, 1e-11, 1e-15, 5
-COLUMNS = ("evaluations", "best", "generation_best", "generation_median", "width")
+HISTORY_COLUMNS = ("evaluations", "best", "generation_best", "generation_median", "width")
 
 
-class Progress(NamedTuple):
-    """The law, the best point so far, counts, and how far values and points were apart at the beginning."""
+class SearchProgress(NamedTuple):
+    """The distribution, the best point so far, counts, and how far values and points were apart at first."""
 
     state: Any
     point: Float[Array, " variable"]
@@ -43,13 +43,15 @@ class Progress(NamedTuple):
     width: Float[Array, ""]
 
 
-def begin(plan: Plan) -> Progress:
+def first_progress(plan: Plan) -> SearchProgress:
     """Nothing evaluated yet."""
     made = strategy(plan)
     state, zero = made.init(), jnp.zeros((), int)
     best = jnp.full((), jnp.inf, jnp.zeros(()).dtype)
     nowhere = jnp.full(plan.size, jnp.nan)
-    return Progress(state, nowhere, best, zero, zero, zero, zero, zero, jnp.zeros(()), made.width(state))
+    return SearchProgress(
+        state, nowhere, best, zero, zero, zero, zero, zero, jnp.zeros(()), made.width(state)
+    )
 
 
 def decode(plan: Plan, points: Float[Array, "point variable"]) -> Float[Array, "point variable"]:
@@ -69,16 +71,18 @@ def reflect(points: Array, low: np.ndarray, high: np.ndarray) -> Array:
     return edge + jnp.minimum(folded, 2 * span - folded)
 
 
-def ask(plan: Plan, key: PRNGKeyArray, progress: Progress) -> tuple[Any, Float[Array, "point variable"]]:
+def ask_points(
+    plan: Plan, key: PRNGKeyArray, progress: SearchProgress
+) -> tuple[Any, Float[Array, "point variable"]]:
     """The next population, a pure function of key and generation, and how the function sees it."""
     drawn = strategy(plan).ask(jax.random.fold_in(key, progress.generations), progress.state)
     return drawn, decode(plan, drawn.points)
 
 
 def tell(
-    plan: Plan, progress: Progress, drawn: Any, seen: Float[Array, "point variable"], values: Array
-) -> tuple[Progress, Float[Array, " column"]]:
-    """One step of the law, and the generation's row of the history."""
+    plan: Plan, progress: SearchProgress, drawn: Any, seen: Float[Array, "point variable"], values: Array
+) -> tuple[SearchProgress, Float[Array, " column"]]:
+    """One step of the distribution, and the generation's row of the history."""
     made = strategy(plan)
     usable = ~jnp.isnan(values)
     clean = jnp.where(usable, values, jnp.inf)
@@ -92,7 +96,7 @@ def tell(
     first = jnp.where(progress.range > 0, progress.range, apart)
     least = jnp.maximum(FLATTEST * jnp.minimum(first, 1.0), _ROUNDING * jnp.abs(clean[best]))
     level = (apart <= least) & sound
-    after = Progress(
+    after = SearchProgress(
         state,
         jnp.where(better, seen[best], progress.point),
         jnp.where(better, clean[best], progress.value),
@@ -114,7 +118,7 @@ def tell(
     return after, jnp.stack(row)
 
 
-def ended(plan: Plan, progress: Progress, target: Array) -> Int[Array, ""]:
+def ended(plan: Plan, progress: SearchProgress, target: Array) -> Int[Array, ""]:
     """The reason for which a search is over, or `RUNNING`."""
     narrow = strategy(plan).width(progress.state) <= NARROWEST * progress.width
     patience = 100 + int(100 * plan.size**1.5 / plan.points)
@@ -133,23 +137,23 @@ def generations(
     function: Callable[[Array], Array],
     room: int,
     key: PRNGKeyArray,
-    progress: Progress,
+    progress: SearchProgress,
     limit: Array,
     target: Array,
-) -> tuple[Progress, Float[Array, "generation column"]]:
+) -> tuple[SearchProgress, Float[Array, "generation column"]]:
     """At most `limit` generations (no more than `room`) of a function of whole populations, compiled."""
 
-    def going(carry: tuple[Progress, Array, Array]) -> Array:
+    def going(carry: tuple[SearchProgress, Array, Array]) -> Array:
         progress, _, count = carry
         return (count < limit) & (ended(plan, progress, target) == RUNNING)
 
-    def generation(carry: tuple[Progress, Array, Array]) -> tuple[Progress, Array, Array]:
+    def generation(carry: tuple[SearchProgress, Array, Array]) -> tuple[SearchProgress, Array, Array]:
         progress, rows, count = carry
-        drawn, seen = ask(plan, key, progress)
+        drawn, seen = ask_points(plan, key, progress)
         progress, row = tell(plan, progress, drawn, seen, function(seen).astype(seen.dtype))
         return progress, rows.at[count].set(row), count + 1
 
-    rows = jnp.full((room, len(COLUMNS)), jnp.nan)
+    rows = jnp.full((room, len(HISTORY_COLUMNS)), jnp.nan)
     progress, rows, _ = jax.lax.while_loop(going, generation, (progress, rows, jnp.zeros((), int)))
     return progress, rows
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from natgrad.errors import InputError
 from natgrad.relax import loop
-from natgrad.relax.search import Search, checked
+from natgrad.relax.search import Search, checked_values
 
 _ROOM = 200  # generations between two looks from outside
 EVALUATIONS = 1000  # per variable, the default budget
@@ -139,7 +139,7 @@ def _mapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _number(value: Any) -> float:
-    return float(checked(np.asarray(value)[None] if np.ndim(value) == 0 else value, 1)[0])
+    return float(checked_values(np.asarray(value)[None] if np.ndim(value) == 0 else value, 1)[0])
 
 
 def _result(search: Search, seconds: float) -> Result:
@@ -154,6 +154,6 @@ def _result(search: Search, seconds: float) -> Result:
         success=search.best_value <= search.target,
         message=search.message,
         seconds=seconds,
-        history={name: rows[:, column] for column, name in enumerate(loop.COLUMNS)},
+        history={name: rows[:, column] for column, name in enumerate(loop.HISTORY_COLUMNS)},
         search=search,
     )

@@ -34,7 +34,7 @@ class Plan:
     Attributes:
         family: gaussian, diagonal, bernoulli, pairwise or mixed.
         size: how many variables.
-        method: how the law learns; the first of `METHODS[family]` by default.
+        method: how the distribution learns; the first of `METHODS[family]` by default.
         population: points per generation; 0 chooses by size.
         mean: where a continuous search starts.
         spread: its standard deviations, or its covariance, row after row.
@@ -45,7 +45,7 @@ class Plan:
         values: the two values of a binary variable.
         rate: the learning rate, where a method has one; 0 is the method's own.
         raw: weights from the values themselves instead of ranks (xnes).
-        restarts: how often a search that has ended begins anew, with twice the population each time [ipop].
+        restarts: how often a search that has ended begins again, with twice the population each time [ipop].
     """
 
     family: str = "gaussian"
@@ -117,7 +117,7 @@ def make(start: Any, family: str, options: Mapping[str, Any]) -> Plan:
     given["spread"] = tuple(np.ravel(np.asarray(given.get("spread", 1.0), float)).tolist())
     plan = Plan(family=family, size=size, mean=mean, **given)
     low, high = _bounds(options.get("bounds"), plan.continuous)
-    return check(dataclasses.replace(plan, low=low, high=high))
+    return check_plan(dataclasses.replace(plan, low=low, high=high))
 
 
 def from_json(content: Mapping[str, Any]) -> Plan:
@@ -129,7 +129,7 @@ def from_json(content: Mapping[str, Any]) -> Plan:
     return Plan(**{name: frozen(value) for name, value in content.items()})
 
 
-def check(plan: Plan) -> Plan:
+def check_plan(plan: Plan) -> Plan:
     """Refuse what cannot be searched, in one sentence."""
     if plan.size < 1 or not 0 <= plan.bits <= plan.size:
         raise InputError(
@@ -188,13 +188,13 @@ def strategy(plan: Plan) -> Strategy:
 
 def _gaussian(plan: Plan) -> Strategy:
     mean = np.asarray(plan.mean[plan.bits :] if plan.mean else [0.0] * plan.continuous, float)
-    cloud = clouds.start(mean, factor(plan))
+    cloud = clouds.first_cloud(mean, factor(plan))
     if plan.method == "xnes":
         assign = weights.standardized if plan.raw else None
-        return clouds.natural(plan.points, cloud, rate=plan.rate or None, assign=assign)
+        return clouds.exponential_natural(plan.points, cloud, rate=plan.rate or None, assign=assign)
     if plan.method == "rank-mu":
         return clouds.rank_mu(plan.points, cloud, rate=plan.rate or None)
-    return clouds.adaptive(plan.points, cloud, _graph(plan))
+    return clouds.adaptive_cloud(plan.points, cloud, _graph(plan))
 
 
 def _graph(plan: Plan) -> Edges | None:
@@ -215,7 +215,7 @@ def _bernoulli(plan: Plan) -> Strategy:
         return bits.umda(number, plan.bits)
     if plan.method == "cga":
         return bits.cga(plan.bits, steps=1 / plan.rate if plan.rate else plan.bits)
-    return bits.adaptive(number, plan.bits)
+    return bits.adaptive_coins(number, plan.bits)
 
 
 def _mixed(plan: Plan) -> Strategy:

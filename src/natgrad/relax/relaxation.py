@@ -54,7 +54,7 @@ def polynomial(terms: Mapping[tuple[int, ...], float]) -> Polynomial:
     return Polynomial(tuple(terms), tuple(float(value) for value in terms.values()))
 
 
-def enumerated(
+def enumerated_mean(
     function: Function, family: Independence | Interactions
 ) -> Callable[[Natural], Float[Array, ""]]:
     """theta -> E[f] by a sum over all 2^n points; `function` takes all points at once."""
@@ -98,13 +98,13 @@ def covariance_gradient(
     statistics: Float[Array, "point parameter"],
     eta: Expectation | None = None,
 ) -> Float[Array, " parameter"]:
-    """Cov(f, T) from evaluations at draws of the law: unbiased, with their own mean of f as the baseline.
+    """Cov(f, T) from evaluations at draws of p: unbiased, with their own mean of f as the baseline.
 
     Where eta is known it replaces the mean of T; the baseline's factor n / (n - 1) stays.
     """
     number = len(values)
-    centre = statistics.mean(axis=0) if eta is None else eta
-    return (values - values.mean()) @ (statistics - centre) / (number - 1)
+    center = statistics.mean(axis=0) if eta is None else eta
+    return (values - values.mean()) @ (statistics - center) / (number - 1)
 
 
 def natural_from_samples(
@@ -128,7 +128,7 @@ def natural_from_samples(
 def sampled_gradient(
     key: Array, function: Function, family: Family, theta: Natural, number: int
 ) -> tuple[Float[Array, ""], Float[Array, " parameter"]]:
-    """The mean of f and Cov(f, T), from `number` evaluations of f at draws of the law."""
+    """The mean of f and Cov(f, T), from `number` evaluations of f at draws of the distribution."""
     points = family.sample(key, theta, number)
     values = function(points)
     return values.mean(), covariance_gradient(values, family.statistics(points), family.expectation(theta))
@@ -143,7 +143,7 @@ def polarization(chances: Float[Array, " outcome"]) -> Float[Array, ""]:
     return jnp.sum(chances**2 * (1 - chances))
 
 
-def log_likelihood(
+def mean_log_likelihood(
     family: Family, statistics: Float[Array, " parameter"]
 ) -> Callable[[Natural], Float[Array, ""]]:
     """theta -> mean log-likelihood of data with mean statistics T: theta . T - psi(theta).

@@ -1,4 +1,4 @@
-"""A minimisation with a folder: begun or continued, watched, and ended with a plot."""
+"""A minimization with a folder: begun or continued, watched, and ended with a plot."""
 
 import importlib.util
 import time
@@ -11,13 +11,14 @@ import numpy as np
 from rich.console import Console
 
 from natgrad.errors import InputError
+from natgrad.evaluate.pictures import save_figure
 from natgrad.relax import functions, saved
 from natgrad.relax.search import Search
 
 EVERY = 2.0  # seconds between two lines of progress
 
 
-def begin(name: str, size: int, choices: Any, out: Path | None) -> tuple[Callable[..., Any], Search]:
+def open_search(name: str, size: int, choices: Any, out: Path | None) -> tuple[Callable[..., Any], Search]:
     """The function and a search for it: the one in the folder, if there is one, else a new one."""
     problem = _problem(name, size, choices.family)
     if out is not None and (out / saved.NAME).exists():
@@ -88,7 +89,7 @@ def finish(name: str, result: Any, out: Path | None) -> dict[str, Any]:
 
 
 def plot(path: Path, name: str, history: dict[str, np.ndarray]) -> None:
-    """Best value so far, values of each generation and the width of the law, against evaluations."""
+    """Best value so far, values of each generation and the width of the distribution, against evaluations."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.6), dpi=120, layout="constrained")
@@ -107,12 +108,12 @@ def plot(path: Path, name: str, history: dict[str, np.ndarray]) -> None:
         axes.set_yscale("log")
     axes.set(xlabel="evaluations", ylabel="value", title=name)
     axes.legend()
-    figure.savefig(path)
+    save_figure(path, figure)
 
 
-def _problem(name: str, size: int, family: str | None) -> functions.Problem:
+def _problem(name: str, size: int, family: str | None) -> functions.SearchProblem:
     if ":" not in name:
-        return functions.problem(name, size)
+        return functions.named_problem(name, size)
     path, _, attribute = name.rpartition(":")
     specification = importlib.util.spec_from_file_location("natgrad_user_function", path)
     if not Path(path).is_file() or specification is None or specification.loader is None:
@@ -121,4 +122,4 @@ def _problem(name: str, size: int, family: str | None) -> functions.Problem:
     specification.loader.exec_module(module)
     if not callable(getattr(module, attribute, None)):
         raise InputError(f"{path} has no function {attribute!r}; give FILE.py:NAME")
-    return functions.Problem(getattr(module, attribute), family or "gaussian")
+    return functions.SearchProblem(getattr(module, attribute), family or "gaussian")

@@ -13,7 +13,7 @@ from natgrad.errors import InputError
 NAME, _FORMAT = "search.safetensors", "1"
 
 
-def write(folder: Path, content: Any, notes: dict[str, Any]) -> None:
+def write_search(folder: Path, content: Any, notes: dict[str, Any]) -> None:
     """Write the arrays of a tree under the names of their places, and notes."""
     from safetensors.numpy import save
 
@@ -23,7 +23,7 @@ def write(folder: Path, content: Any, notes: dict[str, Any]) -> None:
     writing.write(folder / NAME, save(arrays, metadata={"format": _FORMAT, "notes": json.dumps(notes)}))
 
 
-def read(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def read_search(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """All arrays by name, and the notes."""
     from safetensors import SafetensorError, safe_open
 

@@ -1,4 +1,4 @@
-"""The ask/tell object: a law, a random key, restarts; saved and loaded without pickle.
+"""The ask/tell object: a distribution, a random key, restarts; saved and loaded without pickle.
 
 search = Search(10, family="gaussian", seed=0)
 while not search.finished and search.evaluations < 5000:
@@ -20,7 +20,7 @@ from natgrad.errors import InputError
 from natgrad.relax import loop, saved
 from natgrad.relax.plan import Plan, factor, from_json, make
 
-_ask = functools.partial(jax.jit, static_argnums=0)(loop.ask)
+_ask = functools.partial(jax.jit, static_argnums=0)(loop.ask_points)
 _tell = functools.partial(jax.jit, static_argnums=0)(loop.tell)
 _ended = functools.partial(jax.jit, static_argnums=0)(loop.ended)
 
@@ -28,7 +28,7 @@ _ended = functools.partial(jax.jit, static_argnums=0)(loop.ended)
 class Search:
     """A search in progress. All arithmetic is in float64, whatever JAX's default."""
 
-    progress: loop.Progress
+    progress: loop.SearchProgress
     key: jax.Array
 
     def __init__(
@@ -79,7 +79,7 @@ class Search:
 
     @property
     def finished(self) -> bool:
-        """Whether the target is reached or the last restart has ended; begins anew if restarts are left."""
+        """Whether the target is reached or the last restart has ended; begins again if restarts are left."""
         reason = self.reason
         while reason not in (loop.RUNNING, loop.TARGET) and self.restart < self.base.restarts:
             self.restart += 1
@@ -112,7 +112,7 @@ class Search:
                 "tell needs points to which the values belong, and none were asked for; call ask first"
             )
         with jax.enable_x64(True):
-            found = checked(values, len(self._drawn[1]))
+            found = checked_values(values, len(self._drawn[1]))
             self.progress, row = _tell(self.skeleton, self.progress, *self._drawn, found)
         self.history.append(np.asarray(row)[None])
         self._drawn = None
@@ -136,12 +136,12 @@ class Search:
             "target": None if self.target == -np.inf else self.target,
             "restart": self.restart,
         }
-        saved.write(Path(folder), {"progress": self.progress, "history": self.rows}, notes)
+        saved.write_search(Path(folder), {"progress": self.progress, "history": self.rows}, notes)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Search":
         """A saved search, which continues number by number."""
-        arrays, notes = saved.read(Path(folder))
+        arrays, notes = saved.read_search(Path(folder))
         found = cls.__new__(cls)
         found.base, found.seed = from_json(notes["plan"]), notes["seed"]
         found.target = -np.inf if notes["target"] is None else notes["target"]
@@ -154,14 +154,14 @@ class Search:
 
     @property
     def rows(self) -> np.ndarray:
-        """The history, one row of `loop.COLUMNS` per generation."""
-        return np.concatenate([np.zeros((0, len(loop.COLUMNS))), *self.history])
+        """The history, one row of `loop.HISTORY_COLUMNS` per generation."""
+        return np.concatenate([np.zeros((0, len(loop.HISTORY_COLUMNS))), *self.history])
 
-    def _begin(self, before: loop.Progress | None) -> None:
-        """Start the law anew; what was found and counted before is kept."""
+    def _begin(self, before: loop.SearchProgress | None) -> None:
+        """Start the distribution again; what was found and counted before is kept."""
         with jax.enable_x64(True):
             self.key = jax.random.fold_in(jax.random.key(self.seed), self.restart)
-            fresh = loop.begin(self.plan)
+            fresh = loop.first_progress(self.plan)
             if before is not None:
                 fresh = before._replace(
                     state=self._elsewhere(fresh.state), flat=fresh.flat, stale=fresh.stale
@@ -169,7 +169,7 @@ class Search:
             self.progress = fresh
 
     def _elsewhere(self, state: Any) -> Any:
-        """A fresh law at a random place of the start law, or of the box."""
+        """A fresh distribution at a random place of the start distribution, or of the box."""
         plan = self.base
         if not plan.continuous:
             return state
@@ -191,7 +191,7 @@ class Search:
             )
 
 
-def checked(values: Any, number: int) -> np.ndarray:
+def checked_values(values: Any, number: int) -> np.ndarray:
     """Values as float64, one per point."""
     try:
         found = np.asarray(values, np.float64)

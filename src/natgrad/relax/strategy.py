@@ -1,4 +1,4 @@
-"""What a search strategy is: a law, draws from it, and a natural-gradient step from their values.
+"""What a search strategy is: a distribution, draws from it, and a natural-gradient step from their values.
 
     init -> state,      ask(key, state) -> draws (points among them),      tell(state, draws, values) -> state
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Array, Float, PRNGKeyArray
 
-State = Any
+StrategyState = Any
 
 
 class Draws(NamedTuple):
@@ -22,11 +22,11 @@ class Draws(NamedTuple):
 
 
 class Strategy(NamedTuple):
-    """A law over points that learns. `width` tells how far it is from a point, `centre` is its likeliest."""
+    """A distribution of points that learns. `width`: how far it is from a point; `center`: its likeliest."""
 
     population: int
-    init: Callable[[], State]
-    ask: Callable[[PRNGKeyArray, State], Draws]
-    tell: Callable[[State, Draws, Float[Array, " point"]], State]
-    width: Callable[[State], Float[Array, ""]]
-    centre: Callable[[State], Float[Array, " variable"]]
+    init: Callable[[], StrategyState]
+    ask: Callable[[PRNGKeyArray, StrategyState], Draws]
+    tell: Callable[[StrategyState, Draws, Float[Array, " point"]], StrategyState]
+    width: Callable[[StrategyState], Float[Array, ""]]
+    center: Callable[[StrategyState], Float[Array, " variable"]]

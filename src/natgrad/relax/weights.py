@@ -1,9 +1,9 @@
 """From the values of a population to the weights of its points.
 
-Only ranks count in information-geometric optimisation [igo]: weight k goes to the k-th best point, points of
+Only ranks count in information-geometric optimization [igo]: weight k goes to the k-th best point, points of
 equal value share theirs, and values that are not numbers rank last. With weights that sum to zero the step
 sum_i w_i (T(x_i) - eta) is a natural gradient with a baseline; with weights that sum to one it is a move
-towards the mean of the selected points. `standardized` uses the values themselves.
+toward the mean of the selected points. `standardized` uses the values themselves.
 """
 
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 _Values = Float[Array, " point"]
 
 
-def shared(values: _Values, weights: np.ndarray) -> _Values:
+def shared_by_rank(values: _Values, weights: np.ndarray) -> _Values:
     """Each point's weight by its rank, the best first; ties share, and NaN is worse than all [igo eq. 14]."""
     clean = jnp.where(jnp.isnan(values), jnp.inf, values)
     ordered = jnp.sort(clean)
@@ -40,7 +40,7 @@ def logarithmic(population: int) -> np.ndarray:
     return raised / raised.sum() - 1 / population
 
 
-def truncated(population: int, parents: int) -> np.ndarray:
+def truncation(population: int, parents: int) -> np.ndarray:
     """1 / parents for the best, zero for the rest."""
     return np.where(np.arange(population) < parents, 1 / parents, 0.0)
 

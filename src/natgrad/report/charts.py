@@ -92,8 +92,8 @@ def _sorted(records: Sequence[Record]) -> tuple[list[_Chart], list[_Chart]]:
     rest = sorted(name for name in plain if name not in described and not name.endswith("_se"))
     wanted = [columns.described_column(name, described) for name in (*described, *rest) if name in plain]
     charts = _grouped(each if each.error in present else replace(each, error="") for each in wanted)
-    judges = _judges(records)
-    first = [chart for chart in charts if any(each.name in judges for each in chart.columns)]
+    criteria = _criteria(records)
+    first = [chart for chart in charts if any(each.name in criteria for each in chart.columns)]
     return first, [chart for chart in charts if chart not in first]
 
 
@@ -104,10 +104,12 @@ def _grouped(wanted: Iterable[Column]) -> list[_Chart]:
     return [_Chart(title, tuple(members)) for title, members in found.items()]
 
 
-def _judges(records: Sequence[Record]) -> set[str]:
-    """The columns that say how good a run is: the loss, each kind's judge, and what is reported."""
+def _criteria(records: Sequence[Record]) -> set[str]:
+    """The columns that say how good a run is: the loss, each kind's criterion, and what is reported."""
     kinds = {record.config.model.kind for record in records}
-    named = (column.name for kind in kinds for column in (columns.judge(kind), *columns.final(kind)[0]))
+    named = (
+        column.name for kind in kinds for column in (columns.criterion(kind), *columns.final(kind, {})[0])
+    )
     return {columns.LOSS, *named}
 
 

@@ -47,21 +47,21 @@ def described_column(name: str, known: Mapping[str, Column]) -> Column:
     return known.get(name) or Column(name, name.replace("_", " "))
 
 
-def headline(kind: str) -> Column | None:
-    """The column that a kind's result is reported by, if the kind is known."""
+def headline(kind: str, row: _Row) -> Column | None:
+    """The column that the result of a kind with such rows is reported by, if the kind is known."""
     spec = spec_if_known(kind)
-    return None if spec is None else described_column(spec.headline, described([kind]))
+    return None if spec is None else described_column(spec.headline_of(row), described([kind]))
 
 
-def judge(kind: str) -> Column:
+def criterion(kind: str) -> Column:
     """The column on validation data by which a kind's runs are compared."""
     spec = spec_if_known(kind)
-    return described_column(LOSS if spec is None else spec.judge, described([kind]))
+    return described_column(LOSS if spec is None else spec.criterion, described([kind]))
 
 
-def final(kind: str) -> tuple[list[Column], list[Column]]:
+def final(kind: str, row: _Row) -> tuple[list[Column], list[Column]]:
     """The columns of a kind's final figures: its own, its headline first, and those that all kinds have."""
-    shared, known, first = {column.name for column in COLUMNS}, described([kind]), headline(kind)
+    shared, known, first = {column.name for column in COLUMNS}, described([kind]), headline(kind, row)
     wanted = [each for each in known.values() if (each.final or each.name == LOSS) and each != first]
     own = [each for each in wanted if each.name not in shared]
     rest = [each for each in wanted if each.name in shared and each.name not in (*AXES, REFUSED)]
@@ -70,8 +70,8 @@ def final(kind: str) -> tuple[list[Column], list[Column]]:
 
 def best(rows: Sequence[_Row], column: Column) -> _Row:
     """The row that is best by a column, the first of equals; an empty one where no row has it."""
-    measured = [row for row in rows if row.get(column.name) is not None]
-    return min(measured, key=lambda row: as_loss(row[column.name], column), default={})
+    evaluated = [row for row in rows if row.get(column.name) is not None]
+    return min(evaluated, key=lambda row: as_loss(row[column.name], column), default={})
 
 
 def as_loss(value: float, column: Column) -> float:

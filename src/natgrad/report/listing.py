@@ -12,7 +12,7 @@ from natgrad.report.reading import DAMAGED, NEWER, Record, read_run
 
 FIGURES = (
     *("data", "binarize", "method", "kind", "epochs", "epochs_wanted", "best_valid_loss"),
-    *("judge", "best_judge", "headline", "headline_title", "headline_value", "seconds"),
+    *("criterion", "best_criterion", "headline", "headline_title", "headline_value", "seconds"),
 )
 
 
@@ -59,7 +59,7 @@ def _figures(record: Record) -> dict[str, Any]:
     """What the line of a sound run says; `headline` is the figure that its kind of model is reported by."""
     last, config = record.last, record.config
     kind = config.model.kind
-    headline, judge = columns.headline(kind), columns.judge(kind)
+    headline, criterion = columns.headline(kind, last), columns.criterion(kind)
     return {
         "data": config.data.name,
         "binarize": getattr(config.data, "binarize", None),
@@ -68,8 +68,8 @@ def _figures(record: Record) -> dict[str, Any]:
         "epochs": last.get("epoch"),
         "epochs_wanted": config.training.epochs,
         "best_valid_loss": record.best.get("valid_loss"),
-        "judge": judge.name,
-        "best_judge": columns.best(record.rows, judge).get(judge.name),
+        "criterion": criterion.name,
+        "best_criterion": columns.best(record.rows, criterion).get(criterion.name),
         "headline": None if headline is None else headline.name,
         "headline_title": None if headline is None else headline.title,
         "headline_value": None if headline is None else last.get(headline.name),
@@ -81,7 +81,7 @@ def _order(line: dict[str, Any]) -> tuple[Any, ...]:
     """Damaged runs come last."""
     if line["kind"] is None:
         return True, line["name"]
-    together = (str(line[key] or "") for key in ("data", "binarize", "headline", "judge"))
-    value = line["best_judge"]
-    rank = math.inf if value is None else columns.as_loss(value, columns.judge(line["kind"]))
+    together = (str(line[key] or "") for key in ("data", "binarize", "headline", "criterion"))
+    value = line["best_criterion"]
+    rank = math.inf if value is None else columns.as_loss(value, columns.criterion(line["kind"]))
     return False, *together, rank, line["name"]

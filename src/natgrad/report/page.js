@@ -2,7 +2,7 @@
 // Draws the charts that the page names: <figure class="chart" data-x="epoch" data-y="test_ll" ...>.
 // The numbers are in the JSON block; whatever they say is shown by textContent, never as HTML.
 (() => {
-  const { runs, curves: told } = JSON.parse(document.getElementById("runs").textContent); // told: of every column
+  const { runs, curves: styles } = JSON.parse(document.getElementById("runs").textContent); // styles: of every column
   const figures = [...document.querySelectorAll("figure.chart")];
   const hidden = new Set(); // numbers of the runs that are switched off
   let from = 0.1; // the share of a run's rows that the vertical axis leaves out: the start dwarfs the rest
@@ -47,7 +47,7 @@
 
   function ofRuns(x, ys) {
     return runs.flatMap(({ name, columns }, run) => hidden.has(run) ? [] : ys.map((y) => {
-      const { title, line, error } = own(told, y) || PLAIN;
+      const { title, line, error } = own(styles, y) || PLAIN;
       return {
         name: ys.length > 1 ? `${name} ${title}` : name,
         color: run % COLORS, line, band: Boolean(error), points: points(columns, x, y, error),

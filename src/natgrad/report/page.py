@@ -44,12 +44,12 @@ def report_page(records: Sequence[Record], pictures: Sequence[Pictures]) -> str:
 
 
 def _sections(records: Sequence[Record], pictures: Sequence[Pictures]) -> Markup:
-    measured = any(record.rows for record in records)
+    has_rows = any(record.rows for record in records)
     none = tag("p", "Nothing has been evaluated yet.")
     return join_markup(
         _section("Figures", _warnings(records), tables.final_figures(records)),
         _section(
-            "Learning", _range(), tag("div", charts.learning(records), class_="charts") if measured else none
+            "Learning", _range(), tag("div", charts.learning(records), class_="charts") if has_rows else none
         ),
         _section("Pictures", cards.through_training(records, pictures)),
         (

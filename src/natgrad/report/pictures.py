@@ -76,7 +76,7 @@ def drawn_panels(record: Record) -> dict[str, PictureSection]:
     if spec is None:
         kind = record.config.model.kind
         raise InputError(f"the kind of model {kind!r} is not known here; install the package that has it")
-    found = registry.resolve(spec.kind).panels(run, load_settings(record.config.data))
+    found = registry.resolve_reference(spec.kind).panels(run, load_settings(record.config.data))
     return {title: PictureSection(panel.text, _all(panel.sheets)) for title, panel in found.items()}
 
 

@@ -50,8 +50,8 @@ class Record:
     @property
     def best(self) -> _Row:
         """The row of the lowest validation loss, or an empty one."""
-        measured = [row for row in self.rows if row.get("valid_loss") is not None]
-        return min(measured, key=lambda row: row["valid_loss"] or 0.0, default={})
+        evaluated = [row for row in self.rows if row.get("valid_loss") is not None]
+        return min(evaluated, key=lambda row: row["valid_loss"] or 0.0, default={})
 
     def _complete(self) -> bool:
         """Whether every epoch was done, or early stopping ended the run."""

@@ -45,7 +45,7 @@ def _parts(record: Record) -> list[dict[str, Any]]:
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
     own, shared = (
         {column.title: columns.shown_value(column, last) for column in part}
-        for part in columns.final(config.model.kind)
+        for part in columns.final(config.model.kind, last)
     )
     return [own, shared | _best(record), counted, named, _model(record), {"seed": config.seed}]
 

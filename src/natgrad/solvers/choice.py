@@ -3,7 +3,7 @@
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.solvers.direct import direct
 from natgrad.solvers.shared import shared
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import Choice, UnitSolver
 
 
@@ -12,14 +12,14 @@ def always(solver: UnitSolver) -> Choice:
     return lambda blocks: solver
 
 
-def automatic(refresh: int, iterations: int) -> Choice:
+def by_refresh(refresh: int, iterations: int) -> Choice:
     """Conjugate gradients for a metric that changes at every step, a shared basis for one that is kept.
 
     A kept metric is soon further from the present one than a shared basis is from the kept one
     (docs/performance.md), and inverses would cost more to read at every step than conjugate gradients. Dense
     blocks (averages) can only be inverted.
     """
-    usual, dense = conjugate_gradient(iterations) if refresh == 1 else shared(), direct()
+    usual, dense = unit_conjugate_gradient(iterations) if refresh == 1 else shared(), direct()
 
     def choose(blocks: Blocks) -> UnitSolver:
         return usual if isinstance(blocks, UnitBlocks) else dense

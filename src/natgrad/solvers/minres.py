@@ -66,7 +66,7 @@ class Limits(NamedTuple):
     right: Scalar
 
 
-class Carry(NamedTuple):
+class MinresState(NamedTuple):
     """At iteration k: rows k-1 and k-2 of L, the columns of W that may still change, u_{k-3}, u_{k-4}.
 
     `settled` is the solution from all columns before k-2, `length` its norm; `value` the whole.
@@ -106,7 +106,7 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
         limit = jnp.finfo(length.dtype).eps ** (2 / 3) if singular is None else singular
         limits = Limits(tolerance * tree.norm(gradient), jnp.asarray(limit, length.dtype), length)
 
-        def more(carry: Carry) -> Bool[Array, ""]:
+        def more(carry: MinresState) -> Bool[Array, ""]:
             return (carry.result == LIMIT) & (carry.iteration < iterations)
 
         found = jax.lax.while_loop(more, lambda carry: _advance(system, carry, limits), _start(right, length))
@@ -118,7 +118,9 @@ def minres_qlp(iterations: int = 50, *, tolerance: float = 1e-4, singular: float
     return iterative(iterate)
 
 
-def _check(system: System, found: Carry, value: Model, residual: Model, limits: Limits) -> Bool[Array, ""]:
+def _check(
+    system: System, found: MinresState, value: Model, residual: Model, limits: Limits
+) -> Bool[Array, ""]:
     """Whether the solution is what its code says; every comparison is false for nan.
 
     Converged: the residual is small, up to rounding. Singular: A r is small, and x has no share of r, which
@@ -137,10 +139,10 @@ def _check(system: System, found: Carry, value: Model, residual: Model, limits: 
     return bounded & jnp.select(codes, [small, small | (flat & shortest)], left <= limits.right + rounding)
 
 
-def _start(right: Model, length: Scalar) -> Carry:
+def _start(right: Model, length: Scalar) -> MinresState:
     zero, nothing = jnp.zeros_like(length), tree.zeros(right)
     row = Lower(zero, zero, zero, zero)
-    return Carry(
+    return MinresState(
         iteration=jnp.zeros((), jnp.int32),
         lanczos=Lanczos(tree.scale(_divide(1.0, length), right), nothing, zero),
         left=Left(zero - 1, zero, zero, zero, length, zero),
@@ -154,7 +156,7 @@ def _start(right: Model, length: Scalar) -> Carry:
     )
 
 
-def _advance(system: System, carry: Carry, limits: Limits) -> Carry:
+def _advance(system: System, carry: MinresState, limits: Limits) -> MinresState:
     v = carry.lanczos.vector
     lanczos, alpha = _lanczos(system, carry.lanczos)
     column, left, flat = _reflect_left(carry.left, alpha, carry.lanczos.beta, lanczos.beta)
@@ -174,7 +176,7 @@ def _advance(system: System, carry: Carry, limits: Limits) -> Carry:
     third = jnp.where(is_singular, 0, third)
     settled = tree.axpy(first, columns[1], carry.settled)
     solved = (left.residual <= limits.residual) & ~is_singular
-    return Carry(
+    return MinresState(
         iteration=carry.iteration + 1,
         lanczos=lanczos,
         left=left,
@@ -196,7 +198,7 @@ def _lanczos(system: System, last: Lanczos) -> tuple[Lanczos, Scalar]:
     return Lanczos(tree.scale(_divide(1.0, beta), product), last.vector, beta), alpha
 
 
-class Column(NamedTuple):
+class TriangleColumn(NamedTuple):
     """Column k of the upper triangle, top down, and element k of the right-hand side."""
 
     epsilon: Scalar
@@ -205,7 +207,9 @@ class Column(NamedTuple):
     tau: Scalar
 
 
-def _reflect_left(left: Left, alpha: Scalar, beta: Scalar, beta_next: Scalar) -> tuple[Column, Left, Scalar]:
+def _reflect_left(
+    left: Left, alpha: Scalar, beta: Scalar, beta_next: Scalar
+) -> tuple[TriangleColumn, Left, Scalar]:
     """Column k of T through the last reflections, and a new one against the element below the diagonal."""
     c, s = left.cosine, left.sine
     delta, gamma = c * left.delta + s * alpha, s * left.delta - c * alpha
@@ -213,12 +217,12 @@ def _reflect_left(left: Left, alpha: Scalar, beta: Scalar, beta_next: Scalar) ->
     size = jnp.maximum(left.size, jnp.sqrt(beta**2 + alpha**2 + beta_next**2))
     flat = _divide(jnp.hypot(gamma, delta_next), size)
     c, s, gamma = _reflection(gamma, beta_next)
-    column = Column(left.epsilon, delta, gamma, c * left.residual)
+    column = TriangleColumn(left.epsilon, delta, gamma, c * left.residual)
     return column, Left(c, s, delta_next, epsilon_next, s * left.residual, size), flat
 
 
 def _reflect_right(
-    rows: tuple[Lower, Lower], column: Column
+    rows: tuple[Lower, Lower], column: TriangleColumn
 ) -> tuple[tuple[Lower, Lower], Lower, tuple[Scalar, Scalar, Scalar, Scalar]]:
     """Take column k's upper elements into columns k-2 and k-1: rows k-2 and k-1 change, row k is made."""
     old, older = rows

@@ -35,7 +35,7 @@ class Tiles(NamedTuple):
     damping: _Units
 
 
-class Iterate(NamedTuple):
+class SampleIterate(NamedTuple):
     """Where the iteration is; `power` is the residual's squared length, unit by unit."""
 
     solution: SampleVectors
@@ -52,7 +52,7 @@ def solve_in_samples(
     Their curvature comes for nothing: R^T x = s + r / a, with r what the iteration leaves in sample space.
     """
     places = _places([gradient.bias.size for gradient in gradients])
-    blocks = [needs_rows(system.blocks, "cg") for system in systems]
+    blocks = [*map(needs_rows, [system.blocks for system in systems], itertools.repeat("cg"))]
     tiles = _cut(systems, blocks)
     bias = _tiled([gradient.bias for gradient in gradients], 0)
     seen = _tiled([g.weight @ rows.inputs for rows, g in zip(blocks, gradients, strict=True)], 0)
@@ -70,7 +70,8 @@ def solve_in_samples(
 
 
 def _cut(systems: Sequence[LayerSystem], blocks: Sequence[UnitBlocks]) -> Tiles:
-    grams = ([gram(rows)] * _tiles(rows.units) for rows in blocks)
+    counts = [_tiles(len(rows.curvature)) for rows in blocks]
+    grams = itertools.starmap(itertools.repeat, zip(map(gram, blocks), counts, strict=True))
     root = jnp.sqrt(_tiled([rows.curvature for rows in blocks], 0))
     damping = _tiled([system.damping for system in systems], 1)
     return Tiles(jnp.stack([*itertools.chain(*grams)]), root, damping)
@@ -95,17 +96,17 @@ def _tiled(layers: Sequence[Array], filling: float) -> Array:
     return jnp.concatenate(pieces).reshape(-1, TILE, *layers[0].shape[1:])
 
 
-def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> Iterate:
+def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> SampleIterate:
     """Conjugate gradients from zero."""
     damping = tiles.damping[..., None]
-    at = Iterate(jnp.zeros_like(right), right, right, _squared(right))
+    at = SampleIterate(jnp.zeros_like(right), right, right, _squared(right))
     for _ in range(iterations):
         product = tiles.root * ((tiles.root * at.direction) @ tiles.gram) + damping * at.direction
         step = quotient(at.power, (at.direction * product).sum(axis=2))[..., None]
         residual = at.residual - step * product
         power = _squared(residual)
         turned = residual + quotient(power, at.power)[..., None] * at.direction
-        at = Iterate(at.solution + step * at.direction, residual, turned, power)
+        at = SampleIterate(at.solution + step * at.direction, residual, turned, power)
     return at
 
 

@@ -37,7 +37,7 @@ def subspace_descent(size: int = 20, *, iterations: int = 30) -> Descend:
     """Minimize `value(step)` over steps in the subspace; the loss is never made larger.
 
     `value` is the loss after subtracting a step. The returned residual is that of the linear system, so
-    that a step can be judged like any other.
+    that a step can be checked like any other.
     """
     if size < 1:
         raise InputError(f"a subspace needs at least one direction, got {size}")

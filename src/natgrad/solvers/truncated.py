@@ -33,7 +33,7 @@ from natgrad.solvers.results import CONVERGED, FAILED, INDEFINITE, LIMIT
 from natgrad.solvers.whole import Found, System, iterative
 
 
-class Progress(NamedTuple):
+class SolveProgress(NamedTuple):
     """What a stopping rule may look at: the iteration, phi of all iterates so far, two norms."""
 
     iteration: Int[Array, ""]
@@ -42,7 +42,7 @@ class Progress(NamedTuple):
     right: Float[Array, ""]
 
 
-_Stop = Callable[[Progress], Bool[Array, ""]]
+_Stop = Callable[[SolveProgress], Bool[Array, ""]]
 
 
 def small_residual(tolerance: float = 1e-4) -> _Stop:
@@ -53,7 +53,7 @@ def small_residual(tolerance: float = 1e-4) -> _Stop:
 def little_progress(epsilon: float = 5e-4) -> _Stop:
     """Martens' rule: phi falls by less than epsilon of itself an iteration [martens2010]."""
 
-    def stop(progress: Progress) -> Bool[Array, ""]:
+    def stop(progress: SolveProgress) -> Bool[Array, ""]:
         i, values = progress.iteration, progress.values
         k = jnp.maximum(10, i // 10)
         now, before = values[i], values[jnp.maximum(i - k, 0)]
@@ -63,7 +63,7 @@ def little_progress(epsilon: float = 5e-4) -> _Stop:
     return stop
 
 
-class Carry(NamedTuple):
+class ConjugateState(NamedTuple):
     """An iteration's state; `power` is residual^T M residual, M the preconditioner."""
 
     iteration: Int[Array, ""]
@@ -101,10 +101,10 @@ def conjugate_gradient(
         correct = _corrector(system, precondition)
         start = _start(system, gradient, guess, correct, _Room(iterations, slots))
 
-        def more(carry: Carry) -> Bool[Array, ""]:
+        def more(carry: ConjugateState) -> Bool[Array, ""]:
             return (carry.result == LIMIT) & (carry.iteration < iterations)
 
-        def body(carry: Carry) -> Carry:
+        def body(carry: ConjugateState) -> ConjugateState:
             stopped = lambda progress: rule(progress._replace(right=right))  # noqa: E731
             return _advance(system, carry, correct, stopped, slots)
 
@@ -142,7 +142,9 @@ class _Room(NamedTuple):
     slots: list[int] | None
 
 
-def _start(system: System, gradient: Model, guess: Model | None, correct: Corrector, room: _Room) -> Carry:
+def _start(
+    system: System, gradient: Model, guess: Model | None, correct: Corrector, room: _Room
+) -> ConjugateState:
     iterations, slots = room
     residual = gradient if guess is None else tree.subtract(gradient, system.mv(guess))
     value = tree.zeros(gradient) if guess is None else guess
@@ -154,31 +156,33 @@ def _start(system: System, gradient: Model, guess: Model | None, correct: Correc
     iterates = None
     if slots is not None:
         iterates = jax.tree.map(lambda leaf: jnp.zeros((slots[-1] + 1, *leaf.shape), leaf.dtype), gradient)
-    return Carry(jnp.zeros((), jnp.int32), value, residual, direction, power, values, done, iterates)
+    return ConjugateState(jnp.zeros((), jnp.int32), value, residual, direction, power, values, done, iterates)
 
 
-def _advance(system: System, carry: Carry, correct: Corrector, stop: _Stop, slots: list[int] | None) -> Carry:
+def _advance(
+    system: System, carry: ConjugateState, correct: Corrector, stop: _Stop, slots: list[int] | None
+) -> ConjugateState:
     """One iteration; along a direction without positive curvature nothing moves."""
     product = system.mv(carry.direction)
     energy = tree.vdot(carry.direction, product)
-    bends = energy > 0
-    length = jnp.where(bends, carry.power / jnp.where(bends, energy, 1), 0)
+    curved = energy > 0
+    length = jnp.where(curved, carry.power / jnp.where(curved, energy, 1), 0)
     value = tree.axpy(length, carry.direction, carry.value)
     residual = tree.axpy(-length, product, carry.residual)
     corrected = residual if correct is None else correct(residual)
     power = tree.vdot(residual, corrected)
     direction = tree.axpy(power / carry.power, carry.direction, corrected)
-    iteration = carry.iteration + bends.astype(jnp.int32)
+    iteration = carry.iteration + curved.astype(jnp.int32)
     fallen = carry.values[carry.iteration] - 0.5 * length * carry.power
     values = carry.values.at[iteration].set(fallen)
     size = power if correct is None else tree.vdot(residual, residual)
-    done = stop(Progress(iteration, values, jnp.sqrt(size), jnp.zeros_like(size))) | (power == 0)
-    result = jnp.where(bends, jnp.where(done, CONVERGED, LIMIT), INDEFINITE)
+    done = stop(SolveProgress(iteration, values, jnp.sqrt(size), jnp.zeros_like(size))) | (power == 0)
+    result = jnp.where(curved, jnp.where(done, CONVERGED, LIMIT), INDEFINITE)
     iterates = carry.iterates
     if slots is not None:
         put = lambda stack, leaf: stack.at[jnp.asarray(slots)[iteration]].set(leaf)  # noqa: E731
         iterates = jax.tree.map(put, iterates, value)
-    return Carry(iteration, value, residual, direction, power, values, result, iterates)
+    return ConjugateState(iteration, value, residual, direction, power, values, result, iterates)
 
 
 def _slots(iterations: int, keep: float) -> list[int]:

@@ -16,6 +16,7 @@ loop is unrolled, no residual is tested, and over parameters the last iteration 
 What remains of the right-hand side is not returned; `natgrad.solvers.truncated` returns it.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -43,7 +44,7 @@ class Primal(NamedTuple):
     deflation: Float[Array, " out"]
 
 
-def conjugate_gradient(iterations: int = 4) -> UnitSolver:
+def unit_conjugate_gradient(iterations: int = 4) -> UnitSolver:
     """A fixed number of iterations for every layer."""
 
     def prepare(blocks: Blocks, damping: UnitDamping) -> tuple[()]:
@@ -65,10 +66,9 @@ def conjugate_gradient(iterations: int = 4) -> UnitSolver:
 def _by_rows(systems: Sequence[LayerSystem]) -> dict[int, list[int]]:
     """The layers for every number of rows in sample space; 0 stands for those over parameters."""
     groups = defaultdict(list)
-    for number, system in enumerate(systems):
-        blocks = needs_rows(system.blocks, "cg")
-        rows = blocks.inputs.shape[1]
-        groups[rows if rows <= max(_FEW_ROWS, 2 * blocks.size) else 0].append(number)
+    every = map(needs_rows, [system.blocks for system in systems], itertools.repeat("cg"))
+    for number, (inputs, rows) in enumerate([blocks.inputs.shape for blocks in every]):
+        groups[rows if rows <= max(_FEW_ROWS, 2 * (inputs + 1)) else 0].append(number)
     return groups
 
 
@@ -80,7 +80,7 @@ def _solve_over_parameters(
         primal = _primal(needs_rows(system.blocks, "cg"), damping)
         return _over_parameters(primal, gradient, iterations)
 
-    found = stacks.map_layers(layer, tuple(systems), tuple(gradients))
+    found = stacks.map_stacked(layer, tuple(systems), tuple(gradients))
     return [LayerSolution(value, iterations) for value in found]
 
 
@@ -119,7 +119,7 @@ def _energy(
     return response, length + damping * (direction * direction).sum(axis=1)
 
 
-class Iterate(NamedTuple):
+class ParameterIterate(NamedTuple):
     """Where conjugate gradients are; `power` is residual . preconditioned residual, unit by unit."""
 
     solution: Vectors
@@ -142,14 +142,16 @@ def _deflating(strength: Float[Array, " out"], axis: Float[Array, " side"]) -> P
     return precondition
 
 
-def _start(right: Vectors, precondition: Precondition) -> Iterate:
-    return Iterate(jnp.zeros_like(right), right, *precondition(right))
+def _start(right: Vectors, precondition: Precondition) -> ParameterIterate:
+    return ParameterIterate(jnp.zeros_like(right), right, *precondition(right))
 
 
-def _advance(at: Iterate, product: Vectors, energy: Array, precondition: Precondition) -> Iterate:
+def _advance(
+    at: ParameterIterate, product: Vectors, energy: Array, precondition: Precondition
+) -> ParameterIterate:
     """One iteration, from the metric's product with the direction and their inner product."""
     step = quotient(at.power, energy)[:, None]
     residual = at.residual - step * product
     corrected, power = precondition(residual)
     turned = corrected + quotient(power, at.power)[:, None] * at.direction
-    return Iterate(at.solution + step * at.direction, residual, turned, power)
+    return ParameterIterate(at.solution + step * at.direction, residual, turned, power)

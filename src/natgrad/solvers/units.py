@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natgrad import tree
-from natgrad.core import Damping, Factor, Model, Solution, Solver
+from natgrad.core import DampingStrength, Factor, Model, Solution, Solver
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.metrics.layered import LayeredFisher, nodes
@@ -65,43 +65,44 @@ class LayerFactors(NamedTuple):
     """A layered operator ready to be solved: its damping as it was given, and a factor for every node."""
 
     operator: LayeredFisher
-    damping: Damping
+    damping: DampingStrength
     factors: tuple[Any, ...]
 
 
 def per_layer(choose: Choice) -> Solver:
     """The solver that a choice takes for every layer; parameters of their own are divided by their metric."""
 
-    def prepare(operator: LayeredFisher, damping: Damping, after: Any) -> tuple[LayerFactors, Any]:
-        factors = []
-        for block, a in zip(nodes(operator.blocks), _per_node(operator, damping), strict=True):
-            found, after = _prepared(choose, block, a, after)
+    def prepare(operator: LayeredFisher, damping: DampingStrength, after: Any) -> tuple[LayerFactors, Any]:
+        factors, damped = [], operator.damped(damping)
+        for solver, (block, a) in zip(_chosen(choose, damped), damped, strict=True):
+            found, after = ((), after) if solver is None else _prepared(solver, block, a, after)
             factors.append(found)
         return LayerFactors(operator, damping, tuple(factors)), after
 
     def solve(factor: LayerFactors, gradient: Model, guess: Model | None) -> Solution:
         del guess
-        blocks, dampings = nodes(factor.operator.blocks), _per_node(factor.operator, factor.damping)
-        rights = nodes(gradient)
-        places = [number for number, right in enumerate(rights) if isinstance(right, Layer)]
-        systems = [LayerSystem(blocks[i], dampings[i], factor.factors[i]) for i in places]
-        solvers = [choose(blocks[i]) for i in places]
-        layers = dict(zip(places, solve_layers(solvers, systems, [rights[i] for i in places]), strict=True))
-        values = [
-            layers[i].value if i in layers else rights[i] / (dampings[i] + blocks[i])
-            for i in range(len(rights))
-        ]
-        lengths = [_length(block, value) for block, value in zip(blocks, values, strict=True)]
-        for i, solver, system in zip(places, solvers, systems, strict=True):
-            lengths[i] = _curvature(solver, system, rights[i], layers[i])
-        return _solution(gradient, values, lengths, [solved.iterations for solved in layers.values()])
+        rights, damped = nodes(gradient), factor.operator.damped(factor.damping)
+        systems = [LayerSystem(*pair, own) for pair, own in zip(damped, factor.factors, strict=True)]
+        layers = {i: solver for i, solver in enumerate(_chosen(choose, damped)) if solver is not None}
+        some = solve_layers([*layers.values()], [systems[i] for i in layers], [rights[i] for i in layers])
+        found = dict(zip(layers, some, strict=True))
+        values, lengths = [], []
+        for i, (right, (block, a)) in enumerate(zip(rights, damped, strict=True)):
+            if i in found:
+                values.append(found[i].value)
+                lengths.append(_curvature(layers[i], systems[i], right, found[i]))
+            else:
+                values.append(right / (a + block))
+                lengths.append(_length(block, values[i]))
+        return _solution(gradient, values, lengths, [solved.iterations for solved in some])
 
     return Solver(prepare, solve)
 
 
 def names_of(operator: LayeredFisher, choose: Choice) -> list[str]:
     """The solver that a choice takes for every layer; shapes suffice."""
-    return [choose(node).name for node in nodes(operator.blocks) if isinstance(node, Blocks)]
+    layers = [node for node in nodes(operator.blocks) if isinstance(node, Blocks)]
+    return [solver.name for solver in map(choose, layers)]
 
 
 def solve_layers(
@@ -142,25 +143,18 @@ def known_after(factor: Factor) -> Array:
     return jnp.where(jnp.isfinite(elements), jnp.clip(elements, -1, 1), 0) * 1e-30
 
 
-def _prepared(choose: Choice, block: Any, damping: UnitDamping, after: Any) -> tuple[Any, Any]:
-    if not isinstance(block, Blocks):
-        return (), after
-    solver = choose(block)
+def _chosen(choose: Choice, damped: Sequence[tuple[Any, UnitDamping]]) -> list[UnitSolver | None]:
+    """The solver of every node; arrays need none."""
+    layers = {i: block for i, (block, _) in enumerate(damped) if isinstance(block, Blocks)}
+    found = dict(zip(layers, map(choose, layers.values()), strict=True))
+    return [found.get(i) for i in range(len(damped))]
+
+
+def _prepared(solver: UnitSolver, block: Blocks, damping: UnitDamping, after: Any) -> tuple[Any, Any]:
     if not solver.lapack:
         return solver.prepare(block, damping), after
     factor = solver.prepare(block, damping + after)
     return factor, known_after(factor)
-
-
-def _per_node(operator: LayeredFisher, damping: Damping) -> list[UnitDamping]:
-    """The damping of every unit of every node, from one number or from those of every node."""
-    found = nodes(operator.blocks)
-    given = damping if isinstance(damping, tuple) else (damping,) * len(found)
-    return [jnp.broadcast_to(a, _units(block)) for a, block in zip(given, found, strict=True)]
-
-
-def _units(block: Any) -> tuple[int, ...]:
-    return (block.units,) if isinstance(block, Blocks) else block.shape
 
 
 def _length(block: Any, value: Any) -> Array:

@@ -20,7 +20,7 @@ from natgrad.solvers.results import CONVERGED, FAILED
 from natgrad.solvers.units import known_after
 
 
-class Damped(NamedTuple):
+class DampedOperator(NamedTuple):
     """An operator and its damping: all that an iterative solver keeps of a metric."""
 
     operator: Any
@@ -55,11 +55,11 @@ Iteration = Callable[[System, Model, Model | None], Found]
 def iterative(iterate: Iteration) -> Solver:
     """A solver that prepares nothing and iterates for every gradient."""
 
-    def solve(factor: Damped, gradient: Model, guess: Model | None) -> Solution:
+    def solve(factor: DampedOperator, gradient: Model, guess: Model | None) -> Solution:
         system = System(factor.operator.bind(), factor.damping)
         return solution_of(iterate(system, gradient, guess), gradient, factor.damping)
 
-    return Solver(lambda operator, damping, after: (Damped(operator, damping), after), solve)
+    return Solver(lambda operator, damping, after: (DampedOperator(operator, damping), after), solve)
 
 
 def solution_of(found: Found, gradient: Model, damping: Array) -> Solution:

@@ -8,7 +8,7 @@ from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.sweep.plan import Candidate, SweepSection, resolved
-from natgrad.training.checks import check as check_limits
+from natgrad.training.checks import check_training as check_limits
 
 
 def check_candidates(section: SweepSection, candidates: Iterable[Candidate]) -> None:
@@ -31,9 +31,9 @@ def comparable_columns(settings: config.Config) -> list[str]:
 
 def _check_columns(section: SweepSection, settings: config.Config) -> None:
     known, kind = comparable_columns(settings), settings.model.kind
-    judges = [name for name in known if name.startswith("valid_")]  # test data choose nothing
+    criteria = [name for name in known if name.startswith("valid_")]  # test data choose nothing
     for key, name, allowed in [
-        ("judge", section.judge, judges),
+        ("criterion", section.criterion, criteria),
         *(("columns", name, known) for name in section.columns),
     ]:
         if name not in allowed:

@@ -33,17 +33,17 @@ class BestCandidate(NamedTuple):
 
 def deciding_row(rows: TraceRows | None, section: SweepSection) -> dict[str, Any] | None:
     """The row of a trial that counts: the last, or the best on validation; None if none is finite."""
-    finite = [row for row in rows or () if is_number(row.get(section.judge))]
+    finite = [row for row in rows or () if is_number(row.get(section.criterion))]
     if not finite or section.objective == "last":
         return finite[-1] if finite else None
-    return max(finite, key=lambda row: score(section, row[section.judge]))
+    return max(finite, key=lambda row: score(section, row[section.criterion]))
 
 
 def score(section: SweepSection, value: float | None) -> float:
-    """How good a value of the judge is: more is better, whichever way the column goes."""
+    """How good a value of the criterion is: more is better, whichever way the column goes."""
     if value is None:
         return -math.inf
-    return value if registry.is_higher_better(section.judge) else -value
+    return value if registry.is_higher_better(section.criterion) else -value
 
 
 def winner(results: Results, variant: str) -> int | None:
@@ -59,7 +59,7 @@ def winner(results: Results, variant: str) -> int | None:
     def quality(number: int) -> tuple[int, float]:
         seeds = common or candidates[number].seeds
         found = [deciding_row(record.rows(candidates[number], seed), section) for seed in seeds]
-        values = [score(section, row[section.judge]) for row in found if row is not None]
+        values = [score(section, row[section.criterion]) for row in found if row is not None]
         return len(values), statistics.fmean(values) if values else -math.inf
 
     best = max(members, key=quality)

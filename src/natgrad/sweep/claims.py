@@ -29,7 +29,7 @@ def stoppable(place: Path) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        raise Interrupted(f"interrupted; the same command goes on with {place}", number)
+        raise Interrupted(f"interrupted; the same command continues {place}", number)
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -72,7 +72,7 @@ def _run(section: SweepSection, candidate: Candidate, seed: int) -> str:
 def _means(section: SweepSection, rows: Sequence[Mapping[str, Any]]) -> _Line:
     """Means over seeds, and standard deviations of the columns where there are several seeds."""
     found: _Line = {}
-    for name in dict.fromkeys((section.judge, *section.columns, "epoch", "seconds")):
+    for name in dict.fromkeys((section.criterion, *section.columns, "epoch", "seconds")):
         values = [row[name] for row in rows if is_number(row.get(name))]
         found[name] = statistics.fmean(values) if values else None
         if name not in ("epoch", "seconds"):
@@ -81,4 +81,4 @@ def _means(section: SweepSection, rows: Sequence[Mapping[str, Any]]) -> _Line:
 
 
 def _order(section: SweepSection, line: Mapping[str, Any]) -> float:
-    return score(section, line[section.judge])
+    return score(section, line[section.criterion])

@@ -42,7 +42,7 @@ class SweepSection(BaseModel):
     seeds: tuple[int, ...] = Field((0,), min_length=1)
     confirm: tuple[int, ...] = ()
     seeded: tuple[str, ...] = ()
-    judge: str = ""
+    criterion: str = ""
     columns: tuple[str, ...] = Field((), min_length=1)
     objective: Literal["last", "best"] = "last"
     trials: PositiveInt | None = None
@@ -95,18 +95,18 @@ def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     else:
         plan = SweepPlan(section, _gridded(section, given, over), {}, {}, ())
     _check_seeds(plan)
-    return plan._replace(section=_with_judge(plan))
+    return plan._replace(section=_with_criterion(plan))
 
 
-def _with_judge(plan: SweepPlan) -> SweepSection:
-    """The section with what is compared: by default the columns that its kind is judged by."""
+def _with_criterion(plan: SweepPlan) -> SweepSection:
+    """The section with what is compared: by default the columns that its kind is compared by."""
     section, first = plan.section, plan.candidates[0]
     spec = registry.spec_of(resolved(first.setting, first.seeds[0], section.seeded).model.kind)
-    judge = section.judge or spec.judge
-    test = judge.replace("valid", "test")
+    criterion = section.criterion or spec.criterion
+    test = criterion.replace("valid", "test")
     known = {column.name for column in spec.columns}
-    columns = section.columns or (judge, test if test in known else spec.headline)
-    return section.model_copy(update={"judge": judge, "columns": columns})
+    columns = section.columns or (criterion, test if test in known else spec.headline_of())
+    return section.model_copy(update={"criterion": criterion, "columns": columns})
 
 
 def resolved(setting: Setting, seed: int, seeded: Sequence[str] = ()) -> config.Config:

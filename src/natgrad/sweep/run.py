@@ -175,7 +175,7 @@ class Sweep:
     def _tell(self, search: SettingSearch, number: int) -> None:
         candidate, section = self.candidates[number], self.plan.section
         rows = [deciding_row(self.record.rows(candidate, seed), section) for seed in candidate.seeds]
-        values = [score(section, row[section.judge]) for row in rows if row is not None]
+        values = [score(section, row[section.criterion]) for row in rows if row is not None]
         search.tell(self.asked[number], statistics.mean(values) if len(values) == len(rows) else None)
 
 
@@ -183,6 +183,6 @@ def figures_line(section: SweepSection, rows: TraceRows | None) -> str:
     """The figures of a trial in a line."""
     row = deciding_row(rows, section)
     if row is None:
-        return f"no finite {title(section.judge)}"
+        return f"no finite {title(section.criterion)}"
     shown = [f"{title(name)} {written(name, row.get(name))}" for name in section.columns]
     return "  ".join([*shown, f"{row['seconds']:.1f} s"])

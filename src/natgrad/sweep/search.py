@@ -1,7 +1,7 @@
 """A search over settings by optuna: what to try next, given the validation likelihoods so far.
 
 Every setting that was asked for, and its value when it is known, is a line of `search.jsonl`: a search that
-was stopped goes on with what it had under way, and knows what it had found.
+was stopped continues with what it had under way, and knows what it had found.
 """
 
 import json

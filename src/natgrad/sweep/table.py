@@ -21,7 +21,7 @@ def write_tables(place: Path, results: Results) -> dict[str, Any]:
     lines, best = ranked(results), best_lines(results)
     found = {
         "sweep": str(place),
-        "objective": f"{section.objective} {section.judge}",
+        "objective": f"{section.objective} {section.criterion}",
         "columns": list(section.columns),
         "chosen": best,
         "settings": [line for line, _ in lines],
@@ -36,7 +36,7 @@ def write_tables(place: Path, results: Results) -> dict[str, Any]:
         SettingCurves(_named(line), [record.rows(each, seed) or [] for seed in each.seeds])
         for line, each in lines
     ]
-    draw_sweep(place / "sweep.png", curves, column=section.judge, title=title(section.judge))
+    draw_sweep(place / "sweep.png", curves, column=section.criterion, title=title(section.criterion))
     return found
 
 

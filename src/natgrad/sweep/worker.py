@@ -31,7 +31,7 @@ class Orphan:
 
 
 def train_trial(folder: Path, settings: dict[str, Any]) -> None:
-    """Train a trial, or go on with it where it was left."""
+    """Train a trial, or continue it where it was left."""
     from natgrad import config
     from natgrad.training import run as training
 

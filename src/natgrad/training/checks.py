@@ -11,7 +11,7 @@ OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
 _STEPS = 2**31 - 1  # what a step counter holds
 
 
-def check(settings: Any, dataset: Dataset) -> None:
+def check_training(settings: Any, dataset: Dataset) -> None:
     """Refuse what does not fit the data, the computer or the counter."""
     batch, rows = settings.training.batch_size, learned(settings, dataset)
     if batch > rows:

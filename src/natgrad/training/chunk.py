@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Info, State
-from natgrad.updates.describe import named
+from natgrad.updates.describe import numbers_by_name
 
 
 class Totals(NamedTuple):
@@ -33,7 +33,7 @@ class Totals(NamedTuple):
         count = max(int(self.taken), 1)
         loss = float(self.value) / count if int(self.taken) else None
         means = {name: float(value) / count for name, value in self.sums.items()}
-        return {"train_loss": loss, "steps_refused": int(self.failed)} | means | named(self.latest)
+        return {"train_loss": loss, "steps_refused": int(self.failed)} | means | numbers_by_name(self.latest)
 
 
 class Course(NamedTuple):

@@ -29,10 +29,10 @@ OTHERS = {"seed": True, "data": True, "training": {"epochs", "save_seconds", "ch
 """Settings that no step depends on but by its shapes."""
 
 
-def program_key(settings: Any, stage: int, pace: Pace) -> Hashable:
-    """What a chunk of steps depends on beside the shapes of its arguments."""
+def program_key(settings: Any, stage: int, pace: Pace, replaceable: Hashable = ()) -> Hashable:
+    """What a chunk of steps depends on beside the shapes of its arguments; see `Problem.replaceable`."""
     exclude = OTHERS | {"evaluation": set(type(settings.evaluation).model_fields) - {"average"}}
-    return settings.model_dump_json(exclude=exclude), stage, pace
+    return settings.model_dump_json(exclude=exclude), stage, pace, replaceable
 
 
 def compiled(

@@ -17,7 +17,7 @@ from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.records import state as states
-from natgrad.records.notes import Notes, Progress
+from natgrad.records.notes import Notes, TrainingProgress
 from natgrad.training.checks import learned
 from natgrad.training.session import Session, is_over
 from natgrad.writing import write
@@ -25,7 +25,7 @@ from natgrad.writing import write
 _log = logging.getLogger(__name__)
 
 
-def fresh(settings: config.Run) -> Session:
+def new_session(settings: config.RunSettings) -> Session:
     """A session at step zero; a user's own file by its full path, so that the run is good from anywhere."""
     name = Path(settings.data.name)
     if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
@@ -55,18 +55,18 @@ def saved(place: Path, epochs: int | None) -> Session | None:
     return session
 
 
-def dataset(settings: config.Run) -> Dataset:
+def dataset(settings: config.RunSettings) -> Dataset:
     """The data of a config."""
     return load_settings(settings.data)
 
 
-def _stored(place: Path, settings: config.Run) -> states.Stored:
-    """The state to go on from."""
-    stored = states.newest(place, lambda content: _going_on(Notes.read(content), settings))
+def _stored(place: Path, settings: config.RunSettings) -> states.Stored:
+    """The state to continue from."""
+    stored = states.newest(place, lambda content: _resumable(Notes.read(content), settings))
     at, asked = stored.notes.progress, settings.training.epochs
     if at is None:
         raise InputError(
-            f"the state of {place} was written by natgrad 0.1.0 and is too small to go on from; "
+            f"the state of {place} was written by natgrad 0.1.0 and is too small to continue from; "
             "train it again"
         )
     if (at.epoch, at.position) > (asked, 0):
@@ -77,18 +77,18 @@ def _stored(place: Path, settings: config.Run) -> states.Stored:
     return stored
 
 
-def _restored(stored: states.Stored, before: config.Run, settings: config.Run) -> Session:
+def _restored(stored: states.Stored, before: config.RunSettings, settings: config.RunSettings) -> Session:
     found = dataset(settings)
     if stored.notes.checksums != found.split["checksums"]:
         raise InputError(
             f"the data {settings.data.name} are no longer those that {stored.folder} was trained on; "
-            "restore them, or train anew"
+            "restore them, or train again"
         )
     return Session.restore(_keeping_pace(before, settings, found), found, stored)
 
 
-def _going_on(notes: Notes | None, settings: config.Run) -> Notes | None:
-    """Notes of a state to go on from: not those after an evaluation that a longer training would not make."""
+def _resumable(notes: Notes | None, settings: config.RunSettings) -> Notes | None:
+    """Notes of a state to continue from; None after an evaluation that a longer training does not make."""
     if notes is None or notes.progress is None:
         return notes
     at = notes.progress
@@ -96,7 +96,9 @@ def _going_on(notes: Notes | None, settings: config.Run) -> Notes | None:
     return None if ended and at.epoch != settings.training.epochs else notes
 
 
-def _keeping_pace(before: config.Run, settings: config.Run, found: Dataset) -> config.Run:
+def _keeping_pace(
+    before: config.RunSettings, settings: config.RunSettings, found: Dataset
+) -> config.RunSettings:
     """The config in which schedules are as long as they were."""
     chosen = settings.training
     scheduled = registry.spec_of(settings.model.kind).is_scheduled(settings)
@@ -124,7 +126,7 @@ def _say_pace(place: Path, session: Session) -> None:
         )
 
 
-def _finished(place: Path, settings: config.Run, at: Progress) -> str:
+def _finished(place: Path, settings: config.RunSettings, at: TrainingProgress) -> str:
     if at.epoch < settings.training.epochs:
         return f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
     return (

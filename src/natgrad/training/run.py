@@ -26,7 +26,7 @@ class Run:
     """A finished run: its folder, config, trace and trained model."""
 
     folder: Path
-    config: config.Run
+    config: config.RunSettings
     model: Any  # what the kind of model gives its users
     trace: list[dict[str, Any]]
     summary: dict[str, Any]
@@ -59,7 +59,7 @@ def train(
 
 
 def run_config(
-    settings: config.Run,
+    settings: config.RunSettings,
     *,
     out: str | Path | None = None,
     watch: Watcher | None = None,
@@ -69,9 +69,9 @@ def run_config(
 
     With `final` a second signal ends the process, whatever it is doing: for command lines.
     """
-    folder.check(out)
+    folder.check_output_folder(out)
     _choose_device(settings.training.device)
-    session = beginnings.fresh(settings)
+    session = beginnings.new_session(settings)
     place = folder.create(out, session.settings)
     with lock.held(place):
         try:
@@ -82,7 +82,7 @@ def run_config(
 
 
 def resume(run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None) -> Run:
-    """Go on with a training as if it had never stopped; `epochs` is its new total.
+    """Continue a training as if it had never stopped; `epochs` is its new total.
 
     Schedules keep the length they had: where a learning rate or a damping has fallen to its end, it stays
     there for the additional epochs. A run that is finished is returned as it is.
@@ -122,7 +122,7 @@ def load(run: str | Path) -> Run:
     stored = states.newest(place, Notes.read)
     notes: Notes = stored.notes
     spec = registry.spec_of(settings.model.kind)
-    kind, shape = registry.resolve(spec.kind), _shape(spec, notes, place)
+    kind, shape = registry.resolve_reference(spec.kind), _shape(spec, notes, place)
     template = jax.eval_shape(lambda: kind.fresh(generator.key(0), settings, shape))
     found = stored.fill(_place_of_model(settings, template))
     parameters = jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0]
@@ -147,7 +147,7 @@ def _facts(session: Session) -> dict[str, Any]:
     return facts | session.problem.facts(session.info)
 
 
-def _place_of_model(settings: config.Run, template: Any) -> Any:
+def _place_of_model(settings: config.RunSettings, template: Any) -> Any:
     """Where in a saved state the model to be used is."""
     if settings.evaluation.patience:
         return {"best": template}

@@ -25,8 +25,8 @@ from natgrad.layers import generator
 from natgrad.models import registry
 from natgrad.records import folder, gallery
 from natgrad.records import state as states
-from natgrad.records.notes import Notes, Progress, summary
-from natgrad.training.checks import check, chunk_length
+from natgrad.records.notes import Notes, TrainingProgress, final_summary
+from natgrad.training.checks import check_training, chunk_length
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, totals_of
 from natgrad.training.compile import compiled, program_key
 from natgrad.training.signals import Interrupted, Stop
@@ -54,7 +54,7 @@ class Saved(NamedTuple):
     best: Any
 
 
-def is_over(at: Progress, settings: Any) -> bool:
+def is_over(at: TrainingProgress, settings: Any) -> bool:
     """Whether the last evaluation was made, or early stopping has lost its patience."""
     ended = at.epoch >= settings.training.epochs and at.recorded == at.epoch and at.position == 0
     return ended or 0 < settings.evaluation.patience <= at.stale
@@ -63,16 +63,16 @@ def is_over(at: Progress, settings: Any) -> bool:
 class Session:
     """One training in progress: everything fixed, and what moves: state, totals, best, progress."""
 
-    def __init__(self, settings: Any, dataset: Dataset, progress: Progress | None = None) -> None:
-        check(settings, dataset)
-        self.settings, self.dataset = settings, dataset
-        self.progress = progress or Progress()
+    def __init__(self, settings: Any, dataset: Dataset, progress: TrainingProgress | None = None) -> None:
+        check_training(settings, dataset)
+        self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed)
         self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
-        kind = registry.resolve(registry.spec_of(settings.model.kind).kind)
-        self.problem = kind.problem(key_watch, settings, dataset)
-        self.model_shape = kind.shape(settings, dataset)
+        spec = registry.spec_of(settings.model.kind)
+        self.kind = registry.resolve_reference(spec.kind)
+        self.problem = self.kind.problem(key_watch, settings, dataset)
         self.rows = self.problem.rows
+        self.model_shape = spec.shape.of(settings, dataset)  # after all that the kind refuses
         self.per_epoch = self.problem.number // settings.training.batch_size
         self.total = self.per_epoch * settings.training.epochs
         self.batch = jax.eval_shape(self.problem.draw, key, self.rows, self._order(0), 0)
@@ -120,13 +120,13 @@ class Session:
         self.stage = stage
         self.algorithm = self.problem.algorithm(self.problem.stages[stage][1], self.pace)
         self.shape = jax.eval_shape(self._initial)
-        step = jax.eval_shape(self.algorithm.step, self.key_steps, self.shape, self.batch)
-        self.info = step[1]
+        _, self.info = jax.eval_shape(self.algorithm.step, self.key_steps, self.shape, self.batch)
         self.sums = jax.eval_shape(lambda info: totals_of(self.algorithm, info), self.info)
 
     def _initial(self) -> State:
         key_init, key_state = jax.random.split(self.key_model)
-        return self.algorithm.init(key_state, self.problem.fresh(key_init), self.batch)
+        model = self.kind.fresh(key_init, self.settings, self.model_shape)
+        return self.algorithm.init(key_state, model, self.batch)
 
     def _order(self, epoch: int) -> jax.Array:
         return batches.permutation(self.key_order, epoch, self.problem.number)
@@ -213,7 +213,7 @@ class Session:
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         began = time.perf_counter()
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1
-        key = program_key(self.settings, self.stage, self.pace)
+        key = program_key(self.settings, self.stage, self.pace, self.problem.replaceable)
         advance = compiled(function, *arguments, steps=self.total, donate=(1,), key=key)
         self.compile_seconds = time.perf_counter() - began
         return advance
@@ -255,7 +255,7 @@ class Session:
             folder.append(place, row)
         gallery.keep(place, row["step"], self.problem.pictures(self.state))
         at.rows, at.recorded = at.rows + 1, at.epoch
-        self.totals, self.summary = self._nothing(), self._named(place) | summary(row)
+        self.totals, self.summary = self._nothing(), self._named(place) | final_summary(row)
         self._save(place)
         if watch is not None:
             watch.evaluated(row)
@@ -296,5 +296,5 @@ class Session:
         unevaluated = at.position == 0 and at.recorded != at.epoch
         arrays = Saved(self.state, self.totals, self.best)
         with folder.writing(place):
-            states.save(place, self.steps, arrays, notes.model_dump(), unevaluated=unevaluated)
+            states.save_state(place, self.steps, arrays, notes.model_dump(), unevaluated=unevaluated)
         self.saved = time.monotonic()

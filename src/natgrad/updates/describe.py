@@ -71,7 +71,7 @@ def of_layers(*, gain: bool) -> Callable[[Info], Numbers]:
     return describe
 
 
-def named(found: dict[str, Any]) -> dict[str, float]:
+def numbers_by_name(found: dict[str, Any]) -> dict[str, float]:
     """Every number by name: the vector `left.residual` as `left.0.residual` and so on."""
     numbers = {}
     for name, value in found.items():
@@ -86,35 +86,24 @@ def named(found: dict[str, Any]) -> dict[str, float]:
 def _layers(info: Info, solved: Solved, gain: bool) -> tuple[Numbers, Float[Array, ""]]:
     """Numbers for every layer, and the squared length of the optimizer's result in the metric."""
     factor = solved.factor
-    every = list(
-        zip(
-            *(nodes(each) for each in (info.direction, solved.right, info.shaped)),
-            nodes(factor.operator.blocks),
-            _dampings(factor),
-            strict=True,
-        )
-    )
+    columns = [*map(nodes, (info.direction, solved.right, info.shaped, factor.operator.blocks))]
+    given = factor.damping  # one for every node, or the same for all
+    dampings = given if isinstance(given, tuple) else (given,) * len(columns[0])
+    every = list(zip(*columns, dampings, strict=True))
     alone = [each for each in every if not isinstance(each[0], Layer)]
     length = sum(((block * shaped**2).sum() for _, _, shaped, block, _ in alone), jnp.zeros(()))
     layers = [each for each in every if isinstance(each[0], Layer)]
     if not layers:
         return {}, length
-    directions, rights, shaped, blocks, dampings = (tuple(column) for column in zip(*layers, strict=True))
+    directions, rights, shaped, blocks, dampings = zip(*layers, strict=True)
     together = all(isinstance(each, UnitBlocks) for each in blocks)  # dense ones know no padding
     each = stacks.at_once if together else tree.map_layers
     rows = each(functools.partial(_layer, gain=gain), directions, rights, blocks, dampings)
-    columns = _columns(jnp.stack(rows).T)
-    lengths = columns.pop("length")
+    numbers = _columns(jnp.stack(rows).T)
+    lengths = numbers.pop("length")
     if info.shaped is not info.direction:
         lengths = jnp.stack(each(_length, shaped, blocks))
-    return columns, length + lengths.sum()
-
-
-def _dampings(factor: Any) -> tuple[Any, ...]:
-    """The damping of every node: as it was given, or the same for all."""
-    if isinstance(factor.damping, tuple):
-        return factor.damping
-    return (factor.damping,) * len(nodes(factor.operator.blocks))
+    return numbers, length + lengths.sum()
 
 
 def _length(vector: Layer, blocks: Blocks) -> Float[Array, ""]:
@@ -127,11 +116,12 @@ def _layer(
 ) -> Float[Array, " seven"]:
     """What `_columns` makes numbers of, for one layer."""
     damping = jnp.broadcast_to(damping, gradient.bias.shape)
-    seen = blocks.mv(direction)
+    seen, leading = blocks.mv(direction), blocks.leading()
+    damped = scaled(damping, direction)
     right = scaled(1 + damping, gradient) if gain else gradient
-    residual = tree.subtract(tree.add(seen, scaled(damping, direction)), right)
+    residual = jax.tree.map(lambda own, added, given: own + added - given, seen, damped, right)
     products = _tree_products([gradient, direction, residual, right, seen])
-    condition = jnp.max(jnp.where(damping > 0, 1 + blocks.leading() / damping, 0))
+    condition = jnp.max(jnp.where(damping > 0, 1 + leading / damping, 0))
     return jnp.stack([*map(products, (0, 1, 0, 2, 3, 1), (0, 1, 1, 2, 3, 4)), condition])
 
 

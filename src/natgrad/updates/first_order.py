@@ -1,12 +1,13 @@
 """The plain direction; optax optimizers, without their learning rate, and its schedules, by name."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
+from natgrad.config.sections import MOMENTUM
 from natgrad.core import Carry, Direction, Estimate, Model, Step
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
@@ -17,6 +18,12 @@ OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "nadam": lambda momentum: optax.scale_by_adam(b1=momentum, nesterov=True),
     "rmsprop": lambda momentum: optax.scale_by_rms(decay=momentum),
 }
+
+
+def optimizer_of(chosen: Any) -> optax.GradientTransformation:
+    """The optimizer of a section of settings; sgd where the section names none."""
+    given = getattr(chosen, "momentum", None)
+    return OPTIMIZERS[getattr(chosen, "name", "sgd")](MOMENTUM if given is None else given)
 
 
 class Decay(NamedTuple):

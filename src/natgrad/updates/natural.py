@@ -164,7 +164,7 @@ def natural(
         value = lambda rate: after(tree.scale(rate, vector))  # noqa: E731
         line = Line(kept.steps, lambda: after(tree.zeros(vector)), value, slope, curvature)
         rate = None if options.length is None else options.length(line)
-        ratio, level = _judged(options.damping, kept, line, rate, failed=solution.result == FAILED)
+        ratio, level = _renewed_damping(options.damping, kept, line, rate, failed=solution.result == FAILED)
         sound = _sound(options, solution, rate, ratio, kept.steps)
         evidence = _evidence(solution, options, kept, (rate, ratio, curvature))
         later = _aged(now._replace(level=level), options, right, vector)
@@ -245,7 +245,7 @@ def _gained(options: Options, factor: Any, solution: Solution) -> tuple[Model, A
     return vector, (1 + factor.damping) ** 2 * solution.curvature
 
 
-def _judged(
+def _renewed_damping(
     damping: Damping, kept: Kept, line: Line, rate: Array | None, *, failed: Array
 ) -> tuple[Array, Array]:
     """The reduction ratio, on the steps that look at it, and the damping's next level.
@@ -256,13 +256,13 @@ def _judged(
     if look is None or rate is None:
         return nothing, kept.level
 
-    def judge() -> tuple[Array, Array]:
+    def renewed() -> tuple[Array, Array]:
         ratio = jnp.where(failed, jnp.nan, look(line, rate))
         return ratio, damping.renew(kept.level, ratio).astype(kept.level.dtype)
 
     if damping.every == 1:
-        return judge()
-    return jax.lax.cond(kept.steps % damping.every == 0, judge, lambda: (nothing, kept.level))
+        return renewed()
+    return jax.lax.cond(kept.steps % damping.every == 0, renewed, lambda: (nothing, kept.level))
 
 
 def _sound(options: Options, solution: Solution, rate: Array | None, ratio: Array, steps: Array) -> Array:

@@ -62,7 +62,7 @@ def sample(
     return complete_run(run, given, mask, number=chosen, steps=steps, seed=seed, out=out)
 
 
-def fisher(run: Path, *, rows: int = 2000, seed: int = 0, out: Path | None = None) -> dict[str, Any]:
+def show_fisher(run: Path, *, rows: int = 2000, seed: int = 0, out: Path | None = None) -> dict[str, Any]:
     """Look at the Fisher matrix of a run's model: blocks, spectra, condition, memory of every solver.
 
     Args:

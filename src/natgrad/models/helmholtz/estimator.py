@@ -4,7 +4,7 @@
 
 Rows are values in [0, 1]. Training is natgrad's own session, in a temporary folder; parameters have natgrad's
 names. Features are the posterior means of the hidden units, all layers side by side, importance-sampled
-with random numbers that are the same for every row: a row's features do not depend on its neighbours.
+with random numbers that are the same for every row: a row's features do not depend on its neighbors.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         learning_rate: the step size; None for the method's default.
         damping: the natural methods' damping; None for the method's default, and for methods without one.
         optimizer: what is done with the direction: sgd, momentum, nesterov, adam, nadam, rmsprop.
-        binarize: grey values are drawn anew at every use in training ("resample"), or rounded ("round").
+        binarize: grey values are drawn again at every use in training ("resample"), or rounded ("round").
         posterior_samples: samples of the hidden units in `transform` and `score_samples`.
         scale: bring every feature to [0, 1] by its range in `fit`, clipping what lies beyond it later;
             otherwise values outside [0, 1] are an error.
@@ -82,7 +82,7 @@ class HelmholtzMachine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> "HelmholtzMachine":
-        """Go on with the model, or begin one: one pass over these rows."""
+        """Train the model further, or begin one: one pass over these rows."""
         del y
         if not hasattr(self, "model_"):
             rows = self._begin(X)
@@ -204,11 +204,13 @@ def _dataset(rows: np.ndarray, settings: config.Config, seed: int) -> Dataset:
     watched = coded[np.random.default_rng(seed).integers(len(coded), size=_WATCHED)]
     parts = Parts({"train": coded, "valid": watched, "test": watched}, None, {"kind": "none"})
     levels = 1 if binary else GREY
-    return assemble("X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, law=None)
+    return assemble(
+        "X", parts, levels=levels, binarize=settings.data.binarize, image_shape=None, distribution=None
+    )
 
 
 def _continued(carried: State, fresh: State) -> State:
-    """The carried state; what depends on the batch's size, where that has changed, begins anew."""
+    """The carried state; what depends on the batch's size, where that has changed, begins again."""
     if _shapes(carried.model) != _shapes(fresh.model):
         raise InputError("layers: the model is of other sizes; call fit, or set the layers back")
     pairs = zip(carried, fresh, strict=True)

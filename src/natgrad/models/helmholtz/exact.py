@@ -2,7 +2,7 @@
 
     p(h_i) = sum over states of h_{i+1} of p(h_i | h_{i+1}) p(h_{i+1})
 
-so only neighbouring layers are ever enumerated together: 2^(l_i + l_{i+1}) terms, not 2^(all units).
+so only neighboring layers are ever enumerated together: 2^(l_i + l_{i+1}) terms, not 2^(all units).
 """
 
 from itertools import pairwise
@@ -16,7 +16,7 @@ from natgrad.errors import InputError
 from natgrad.layers import bernoulli
 from natgrad.models.helmholtz.machine import Helmholtz
 
-_LARGEST = 24  # units of two neighbouring hidden layers together
+_LARGEST = 24  # units of two neighboring hidden layers together
 _ROOM = 2**26  # numbers: a layer's logits under every state of the layer above
 
 
@@ -27,7 +27,7 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
     pairs = [low + up for low, up in pairwise(hidden)] or [hidden[0]]
     if max(pairs) > _LARGEST:
         raise InputError(
-            f"exact likelihood needs neighbouring hidden layers of at most {_LARGEST} units together, "
+            f"exact likelihood needs neighboring hidden layers of at most {_LARGEST} units together, "
             f"got {max(pairs)}; use the importance-sampled likelihood"
         )
     widest = max(low * 2**up for low, up in pairwise(model.sizes))
@@ -46,10 +46,10 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
 
 
 @jax.jit
-def divergence(
+def data_divergence(
     model: Helmholtz, patterns: Array | np.ndarray, probabilities: Array | np.ndarray
 ) -> Float[Array, ""]:
-    """KL(law || p) in nats; the law as {0,1} patterns [state, visible] with their probabilities."""
+    """KL(data || p) in nats; the data as {0,1} patterns [state, visible] with their probabilities."""
     on = jnp.asarray(patterns).astype(model.prior.dtype).T
     weight = jnp.asarray(probabilities).astype(model.prior.dtype)
     log_p = log_likelihood(model, model.coding.value(on, on.dtype))

@@ -16,22 +16,22 @@ import numpy as np
 from natgrad.errors import InputError
 from natgrad.layers.bernoulli import Coding, Layer
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.records.state import named, opened
+from natgrad.records.state import arrays_by_name, opened
 from natgrad.writing import write
 
 _FORMAT = "natgrad-helmholtz-1"
 
 
-def save(path: str | Path, model: Helmholtz) -> Path:
+def save_model(path: str | Path, model: Helmholtz) -> Path:
     """Write a model's parameters, whole or not at all."""
-    from safetensors.numpy import save as serialise
+    from safetensors.numpy import save as serialize
 
     path = Path(path)
     sizes = ",".join(str(size) for size in model.sizes)
     about = {"format": _FORMAT, "sizes": sizes, "off": str(model.coding.low), "on": str(model.coding.high)}
-    arrays = {name: np.ascontiguousarray(array) for name, array in named(model).items()}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays_by_name(model).items()}
     try:
-        write(path, serialise(arrays, metadata=about))
+        write(path, serialize(arrays, metadata=about))
     except OSError as error:
         raise InputError(
             f"cannot write the model to {path}: {error.strerror}; give a file you may write"
@@ -39,8 +39,8 @@ def save(path: str | Path, model: Helmholtz) -> Path:
     return path
 
 
-def load(path: str | Path) -> Helmholtz:
-    """The model of a file that `save` wrote, in the precision that JAX uses now."""
+def load_model(path: str | Path) -> Helmholtz:
+    """The model of a file that `save_model` wrote, in the precision that JAX uses now."""
     about, arrays = _read(Path(path))
     try:
         sizes = [int(size) for size in about["sizes"].split(",")]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.core import Carry, Metric
-from natgrad.layers.bernoulli import Values
+from natgrad.layers.bernoulli import Values, flat
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.helmholtz import machine
@@ -24,7 +24,7 @@ from natgrad.tree import map_layers
 from natgrad.updates.parts import Part
 
 GENERATION, RECOGNITION = Part(("prior", "generation")), Part(("recognition",))
-RowWeights = Float[Array, "sample row"]
+RowWeights = Float[Array, "row sample"]
 _Blocks = tuple[UnitBlocks, ...]
 
 
@@ -48,9 +48,7 @@ def generation_from_wake(limit: int | None = None) -> Metric:
     def blocks(key: PRNGKeyArray, drawn: Phases) -> _Blocks:
         values, logits = drawn.wake.values[1:], drawn.wake.generation[:-1]
         if limit is None or limit >= drawn.weights.size:
-            weights = (
-                drawn.weights / drawn.weights.shape[1]
-            )  # not as in [nrws eq. 29], which is S times smaller
+            weights = drawn.weights / len(drawn.weights)  # [nrws eq. 29] has S times less
             return _blocks(values, logits, weights, None)
         chosen = resampled(key, drawn.weights, limit)
         pick = lambda stack: tuple(_picked(each, chosen) for each in stack)  # noqa: E731
@@ -79,26 +77,37 @@ def from_values(metric: Metric) -> Metric:
     def measure(
         key: PRNGKeyArray, carry: Carry, model: Helmholtz, drawn: Phases
     ) -> tuple[LayeredFisher, Carry]:
-        again = lambda part: machine.judged(model, part.values)  # noqa: E731
+        again = lambda part: machine.evaluated(model, part.values)  # noqa: E731
         repeated = drawn._replace(wake=again(drawn.wake), dreams=again(drawn.dreams))
         return metric.measure(key, carry, model, repeated)
 
     return Metric(metric.init, measure)
 
 
-def resampled(key: PRNGKeyArray, weights: RowWeights, limit: int) -> Int[Array, "kept datum"]:
+def resampled(key: PRNGKeyArray, weights: RowWeights, limit: int) -> Int[Array, "datum kept"]:
     """For each of up to `limit` data equally many of its samples, drawn by their weights.
 
     Systematic resampling: one uniform number shifts equally spaced points of the cumulated weights, so that a
     sample is kept as often as its weight says, on average and up to one.
     """
-    samples, rows = weights.shape
-    kept, data = max(1, limit // rows), min(rows, limit)
-    shift = jax.random.uniform(key, (data,), weights.dtype)
-    points = (jnp.arange(kept, dtype=weights.dtype)[:, None] + shift) / kept
-    reached = jnp.cumsum(weights[:, :data], axis=0)
-    passed = (reached[None] <= points[:, None] * reached[-1]).sum(axis=1)
-    return jnp.minimum(passed, samples - 1)
+    data, kept = fewer(weights.shape, limit)
+    shift = jax.random.uniform(key, (data, 1), weights.dtype)
+    points = (jnp.arange(kept, dtype=weights.dtype) + shift) / kept
+    reached = jnp.cumsum(weights[:data], axis=1)
+    passed = (reached[:, None] <= points[..., None] * reached[:, None, -1:]).sum(axis=2)
+    return jnp.minimum(passed, weights.shape[1] - 1)
+
+
+def fewer(shape: tuple[int, ...], limit: int | None) -> tuple[int, int]:
+    """How many data, and samples of each, make up at most `limit` rows: as many data as possible.
+
+    >>> fewer((32, 10), 64), fewer((32, 10), 20), fewer((32, 10), None)
+    ((32, 2), (20, 1), (32, 10))
+    """
+    rows, samples = shape
+    if limit is None:
+        return rows, samples
+    return min(rows, limit), min(samples, max(1, limit // rows))
 
 
 def even(weights: Array) -> RowWeights:
@@ -131,8 +140,8 @@ def _recognition(blocks: Callable[[Phases], _Blocks]) -> Metric:
     return Metric(lambda key, model, drawn: (), measure)
 
 
-def _picked(array: Values, chosen: Int[Array, "kept datum"]) -> Values:
-    return jnp.take_along_axis(array[..., : chosen.shape[1]], chosen[None], axis=1)
+def _picked(array: Values, chosen: Int[Array, "datum kept"]) -> Values:
+    return jnp.take_along_axis(array[:, : len(chosen)], chosen[None], axis=2)
 
 
 def _blocks(
@@ -144,13 +153,11 @@ def _blocks(
 def _layer(inputs: Values, logit: Values, weights: RowWeights, limit: int | None) -> UnitBlocks:
     """The rows of one layer; samples that share inputs and logits are one row, of their joint weight.
 
-    Of rows of equal weight the first are as good as any: they are spread over the data, whose order is
-    random.
+    Of rows of equal weight the first samples are as good as any.
     """
-    if inputs.shape[1] == 1:
-        weights = weights.sum(axis=0, keepdims=True)
-    flat = weights.reshape(-1)
-    rows = slice(None, limit)
-    kept = flat[rows] * (flat.sum() / flat[rows].sum())  # fewer rows, the same total weight
-    bent = kept * curvature(logit.reshape(logit.shape[0], -1)[:, rows])
-    return UnitBlocks(inputs.reshape(inputs.shape[0], -1)[:, rows], bent)
+    if inputs.shape[2] == 1:
+        weights = weights.sum(axis=1, keepdims=True)
+    data, samples = fewer(weights.shape, limit)
+    kept = flat(weights[None, :data, :samples])
+    kept = kept * (weights.sum() / kept.sum())  # fewer rows, the same total weight
+    return UnitBlocks(flat(inputs[:, :data, :samples]), kept * curvature(flat(logit[:, :data, :samples])))

@@ -71,13 +71,13 @@ def _run(
 def start(key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, dreams: int = _DREAMS) -> Chain:
     """Hidden states of dreams, resampled for every row by how well they explain its known pixels."""
     key_dream, key_pick, key_pixels = jax.random.split(key, 3)
-    dreamt = helmholtz.dream(key_dream, model, dreams, 1)  # ~ p(x, h)
-    logit = dreamt.generation[0][:, :, 0]
+    dreamt = helmholtz.dream(key_dream, model, 1, dreams)  # ~ p(x, h)
+    logit = dreamt.generation[0][:, 0]
     known = jnp.where(hide, 0, model.coding.on(visible))
     seen = (~hide).astype(logit.dtype)
     score = logit.T @ known - jax.nn.softplus(logit).T @ seen  # log p(x_known | h_1), [dream, row]
     pick = jax.random.categorical(key_pick, score, axis=0)
-    hidden = tuple(value[:, pick, 0][:, None, :] for value in dreamt.values[1:])
+    hidden = tuple(value[:, 0, pick][:, :, None] for value in dreamt.values[1:])
     means = bernoulli.probability(logit[:, pick])
     moves = jnp.zeros(visible.shape[1:], jnp.int32)
     return Chain(_fill(key_pixels, model, means, visible, hide), hidden, means, moves)
@@ -86,16 +86,16 @@ def start(key: PRNGKeyArray, model: Helmholtz, visible: _Visible, hide: Mask, dr
 def advance(key: PRNGKeyArray, model: Helmholtz, chain: Chain, hide: Mask, *, samples: int) -> Chain:
     """One step of every chain: hidden states by resampling, then hidden pixels given them."""
     key_wake, key_pick, key_pixels = jax.random.split(key, 3)
-    present = helmholtz.judged(model, (chain.visible[:, None, :], *chain.hidden))
+    present = helmholtz.evaluated(model, (chain.visible[:, :, None], *chain.hidden))
     fresh = helmholtz.wake(key_wake, model, chain.visible, samples)  # ~ q(h | x)
-    log_weights = jnp.concatenate([helmholtz.log_weights(model, drawn) for drawn in (present, fresh)])
-    pick = jax.random.categorical(key_pick, log_weights, axis=0)  # the present state is number 0
+    log_weights = jnp.concatenate([helmholtz.log_weights(model, drawn) for drawn in (present, fresh)], axis=1)
+    pick = jax.random.categorical(key_pick, log_weights, axis=1)  # the present state is number 0
 
     def kept(now: Values, new: Values) -> Values:
-        return jnp.take_along_axis(jnp.concatenate([now, new], axis=1), pick[None, None, :], axis=1)
+        return jnp.take_along_axis(jnp.concatenate([now, new], axis=2), pick[None, :, None], axis=2)
 
     hidden = map_layers(kept, chain.hidden, fresh.values[1:])
-    means = bernoulli.probability(bernoulli.logits(model.generation[0], hidden[0])[:, 0])
+    means = bernoulli.probability(bernoulli.logits(model.generation[0], hidden[0])[..., 0])
     visible = _fill(key_pixels, model, means, chain.visible, hide)
     return Chain(visible, hidden, means, chain.moves + (pick > 0).astype(jnp.int32))
 

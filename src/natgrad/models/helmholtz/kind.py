@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
@@ -19,8 +18,8 @@ from natgrad.layers.bernoulli import CODINGS, Coding
 from natgrad.models.helmholtz import methods
 from natgrad.models.helmholtz.machine import Helmholtz, dream, helmholtz
 from natgrad.models.helmholtz.monitor import Monitor
-from natgrad.models.helmholtz.spec import Shape
 from natgrad.models.helmholtz.trained import Trained
+from natgrad.models.registry import Shape
 
 WEIGHTS = {
     "glorot-normal": jax.nn.initializers.glorot_normal,
@@ -28,12 +27,6 @@ WEIGHTS = {
     "lecun-normal": jax.nn.initializers.lecun_normal,
 }
 _PICTURES = 25
-
-
-def shape_of(settings: Any, dataset: Dataset) -> Shape:
-    """What of the data the machine needs to be made again."""
-    del settings
-    return Shape(visible=dataset.visible, image_shape=dataset.image_shape)
 
 
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Helmholtz:
@@ -51,10 +44,9 @@ def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Helmholtz:
 
 def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     """What a session trains for a config; the key is that of evaluations."""
-    monitor, shape = Monitor(key, settings, dataset), shape_of(settings, dataset)
+    monitor = Monitor(key, settings, dataset)
     return Problem(
-        fresh=lambda key: fresh(key, settings, shape),
-        rows=batches.on_device(dataset.train, dataset.levels, dataset.resample),
+        rows=batches.rows_of(dataset),
         number=len(dataset.train),
         draw=_coded(settings.training.batch_size, CODINGS[settings.model.coding]),
         stages=((0, settings.objective.samples), *settings.objective.growth),
@@ -64,6 +56,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         ignorance=dataset.visible * math.log(2),
         measure=lambda state: monitor.measure(state.used),
         pictures=lambda state: _pictures(state, dataset.image_shape),
+        replaceable=methods.sources_of(settings),
         facts=partial(_facts, settings),
     )
 
@@ -81,10 +74,10 @@ def _operations(settings: Any, visible: int, samples: int) -> int:
 
 def _coded(size: int, coding: Coding) -> Callable[..., Array]:
     """Batches: binary values in the machine's coding, units first."""
+    drawn = batches.in_order(size)
 
-    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> Array:
-        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-        on = batches.draw(key, rows, chosen, jnp.zeros(()).dtype)
+    def draw(key: PRNGKeyArray, rows: batches.StoredRows, order: Array, position: Array) -> Array:
+        on = drawn(key, rows, order, position)
         return coding.value(on, on.dtype)
 
     return draw
@@ -118,4 +111,4 @@ def panels(run: Any, dataset: Dataset) -> dict[str, Panel]:
     return {"Reconstructions": reconstructions(run, dataset, text)}
 
 
-KIND = Kind(shape_of, fresh, problem, trained, panels)
+KIND = Kind(fresh, problem, trained, panels)

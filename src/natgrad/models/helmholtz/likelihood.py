@@ -15,10 +15,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.errors import InputError
 from natgrad.evaluate import weights
-from natgrad.evaluate.weights import Likelihood, Rows, Running
+from natgrad.evaluate.weights import Likelihood, RowStatistics, Running
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.training import compile as ahead
+from natgrad.training import compile as compilation
 
 _Visible = Float[Array, "visible row"]
 
@@ -52,7 +52,7 @@ def log_means(
     power: float = 1.0,
     memory_mb: float = 64.0,
     tails: bool = True,
-) -> Rows:
+) -> RowStatistics:
     """The log-mean of w^power for every row, and what its weights tell."""
     if samples < 1:
         raise InputError(f"samples: expected at least 1, got {samples}")
@@ -61,15 +61,16 @@ def log_means(
     total = visible.shape[1]
     rows, chunk = _portions(model, total, samples, memory_mb)
     estimate = partial(_estimate, chunk=chunk, kept=weights.kept_for(samples) if tails else 0)
-    found = []
-    for start in range(0, total, rows):
+    starts, found = np.arange(0, total, rows), []
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, starts)
+    for own, start in zip(keys, starts, strict=True):
         portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
-        sums = estimate(jax.random.fold_in(key, start), model, portion, samples, power)
-        found.append(weights.told(sums, samples))
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+        found.append(jax.tree.map(np.asarray, estimate(own, model, portion, samples, power)))
+    sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+    return weights.row_statistics(sums, samples)
 
 
-@partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=ahead.WIDE)
+@partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=compilation.WIDE)
 def _estimate(
     key: PRNGKeyArray,
     model: Helmholtz,
@@ -82,7 +83,7 @@ def _estimate(
 ) -> Running:
     """The running sums of every row's weights to a power, `chunk` samples at a time."""
 
-    def draw(turn: Int[Array, ""]) -> Float[Array, "sample row"]:
+    def draw(turn: Int[Array, ""]) -> Float[Array, "row sample"]:
         drawn = helmholtz.wake(jax.random.fold_in(key, turn), model, visible, chunk)  # ~ q(h | x)
         return power * helmholtz.log_weights(model, drawn)
 

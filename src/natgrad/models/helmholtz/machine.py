@@ -7,6 +7,7 @@ with h_0 = x. Layers are counted from the data upward: `generation[i]` maps laye
 `recognition[i]` maps layer i to layer i+1.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import placed
 from natgrad.layers import bernoulli
 from natgrad.layers.bernoulli import SIGNED, Coding, Initializer, Layer, Values
 from natgrad.tree import map_layers, pytree, static
@@ -52,7 +54,7 @@ class Pass(NamedTuple):
     @property
     def samples(self) -> int:
         """Draws per row."""
-        return self.values[-1].shape[1]
+        return self.values[-1].shape[2]
 
 
 def biases(model: Helmholtz) -> tuple[Array, ...]:
@@ -90,28 +92,28 @@ def wake(
     visible: Float[Array, "visible row"],
     samples: int,
     *,
-    shared: bool = False,
+    reuse: bool = False,
 ) -> Pass:
-    """Draw hidden states for data, `samples` for each row, and let both networks judge them.
+    """Draw hidden states for data, `samples` for each row, and let both networks evaluate them.
 
     The first layer's logits are computed once per row: its inputs are the same for all samples.
-    With `shared`, from the probabilities that gradients need, too.
+    With `reuse`, from the probabilities that gradients need, too.
     """
     rows = visible.shape[1]
-    uniforms = _uniforms(key, model.sizes[1:], samples, rows, visible.dtype)
-    values, recognition = [visible[:, None, :]], []
+    uniforms = _uniforms(key, model.sizes[1:], (rows, samples), visible.dtype)
+    values, recognition = [visible[:, :, None]], []
     for layer, uniform in zip(model.recognition, uniforms, strict=True):
         logit = bernoulli.logits(layer, values[-1])
-        values.append(bernoulli.draw(uniform, logit, model.coding, shared=shared))  # ~ q(h_{i+1} | h_i)
+        values.append(bernoulli.draw(uniform, logit, model.coding, reuse=reuse))  # ~ q(h_{i+1} | h_i)
         recognition.append(logit)
     generation = map_layers(bernoulli.logits, model.generation, tuple(values[1:]))
     return Pass(tuple(values), (*generation, model.prior[:, None, None]), tuple(recognition))
 
 
-def dream(key: PRNGKeyArray, model: Helmholtz, samples: int, rows: int) -> Pass:
-    """Draw `samples` x `rows` fantasies from the generation network, and let both networks judge them."""
+def dream(key: PRNGKeyArray, model: Helmholtz, rows: int, samples: int) -> Pass:
+    """Draw `rows` x `samples` fantasies from the generation network, and let both networks evaluate them."""
     logit = model.prior[:, None, None]
-    uniforms = _uniforms(key, model.sizes, samples, rows, logit.dtype)
+    uniforms = _uniforms(key, model.sizes, (rows, samples), logit.dtype)
     values = [bernoulli.draw(uniforms[-1], logit, model.coding)]  # ~ p(h_L)
     generation = [logit]
     for layer, uniform in zip(model.generation[::-1], uniforms[-2::-1], strict=True):
@@ -122,40 +124,42 @@ def dream(key: PRNGKeyArray, model: Helmholtz, samples: int, rows: int) -> Pass:
     return Pass(tuple(values), tuple(generation), recognition)
 
 
-def judged(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
+def evaluated(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
     """What both networks say of given values of all layers."""
     generation = map_layers(bernoulli.logits, model.generation, values[1:])
     recognition = map_layers(bernoulli.logits, model.recognition, values[:-1])
     return Pass(values, (*generation, model.prior[:, None, None]), recognition)
 
 
-def log_joint(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
+def log_joint(model: Helmholtz, drawn: Pass) -> Float[Array, "row sample"]:
     """log p(x, h) of every draw [nrws eq. 15]."""
-    on = tuple(model.coding.on(bernoulli.spread(value, drawn.samples)) for value in drawn.values)
+    on = tuple(model.coding.on(bernoulli.repeated(value, drawn.samples)) for value in drawn.values)
     return sum(map_layers(bernoulli.log_prob, drawn.generation, on), jnp.zeros(()))
 
 
-def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "sample row"]:
+def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "row sample"]:
     """log q(h | x) of every draw [nrws eq. 22]."""
     on = tuple(model.coding.on(value) for value in drawn.values[1:])
     return sum(map_layers(bernoulli.log_prob, drawn.recognition, on), jnp.zeros(()))
 
 
-def log_weights(model: Helmholtz, drawn: Pass, *, shared: bool = False) -> Float[Array, "sample row"]:
-    """log p(x, h) - log q(h | x), the unnormalised importance weights [nrws eq. 9], layer by layer.
+def log_weights(model: Helmholtz, drawn: Pass, *, reuse: bool = False) -> Float[Array, "row sample"]:
+    """log p(x, h) - log q(h | x), the unnormalized importance weights [nrws eq. 9], layer by layer.
 
-    With `shared`, from the probabilities that gradients need, too.
+    With `reuse`, from the probabilities that gradients need, too.
     """
-    visible, *hidden = (bernoulli.spread(model.coding.on(value), drawn.samples) for value in drawn.values)
-    ratio = partial(bernoulli.log_ratio, shared=shared)
-    seen = bernoulli.log_prob(drawn.generation[0], visible, shared=shared)
+    visible, *hidden = (bernoulli.repeated(model.coding.on(value), drawn.samples) for value in drawn.values)
+    ratio = partial(bernoulli.log_ratio, reuse=reuse)
+    seen = bernoulli.log_prob(drawn.generation[0], visible, reuse=reuse)
     return seen + sum(map_layers(ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))
 
 
 def _uniforms(
-    key: PRNGKeyArray, sizes: Sequence[int], samples: int, rows: int, dtype: jnp.dtype
+    key: PRNGKeyArray, sizes: Sequence[int], draws: tuple[int, int], dtype: jnp.dtype
 ) -> list[Array]:
     """Uniform numbers for several layers, from one call: many calls compile slowly."""
-    numbers = jax.random.uniform(key, (sum(sizes), samples * rows), dtype)
+    numbers = jax.random.uniform(key, (sum(sizes), math.prod(draws)), dtype)
     edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    return [numbers[start:stop].reshape(-1, samples, rows) for start, stop in pairwise(edges)]
+    return [
+        placed(numbers[start:stop].reshape(-1, *draws), None, "rows", None) for start, stop in pairwise(edges)
+    ]

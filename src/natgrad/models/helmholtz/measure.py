@@ -11,7 +11,7 @@ from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate import trust
 from natgrad.evaluate.completed import save_completions, save_reconstructions
-from natgrad.evaluate.given import Words
+from natgrad.evaluate.given import GivenImages
 from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import save_samples
 from natgrad.layers import generator
@@ -28,7 +28,7 @@ DAMPING = 0.2  # at which a machine is looked at whose method has none
 def evaluate_run(
     run: str | Path, *, samples: int = 1000, rows: int = 0, seed: int = 0, memory_mb: float = 256.0
 ) -> dict[str, Any]:
-    """The test log-likelihood of a run's model, with its two errors; the exact KL where the law is known."""
+    """The test log-likelihood of a run's model, with its two errors; the exact KL where it is known."""
     if rows < 0:
         raise InputError(f"rows: expected at least 0, which means all, got {rows}")
     found = load(run)
@@ -50,20 +50,22 @@ def evaluate_run(
     if found.config.method in {"bihm", "nbihm"}:
         more, doubts = _bidirectional(key, model, visible, samples=samples, memory_mb=memory_mb)
         result, warnings = result | more, warnings + doubts
-    if dataset.law is not None and sum(model.sizes[1:]) <= SMALL:
-        result["kl"] = float(exact.divergence(model, dataset.law.patterns, dataset.law.probabilities))
+    if dataset.distribution is not None and sum(model.sizes[1:]) <= SMALL:
+        result["kl"] = float(
+            exact.data_divergence(model, dataset.distribution.patterns, dataset.distribution.probabilities)
+        )
     return result | ({"warning": ". ".join(warnings)} if warnings else {})
 
 
 def _bidirectional(
     key: PRNGKeyArray, model: Helmholtz, visible: Array, *, samples: int, memory_mb: float
 ) -> tuple[dict[str, Any], list[str]]:
-    """log p* without and with its normaliser, the published number being the one without; warnings."""
-    key_rows, key_normaliser = jax.random.split(key)
-    rows = bidirectional.log_unnormalised(key_rows, model, visible, samples=samples, memory_mb=memory_mb)
-    z2 = bidirectional.normaliser(key_normaliser, model)
+    """log p* without and with its normalizer, the published number being the one without; warnings."""
+    key_rows, key_normalizer = jax.random.split(key)
+    rows = bidirectional.log_unnormalized(key_rows, model, visible, samples=samples, memory_mb=memory_mb)
+    z2 = bidirectional.normalizer(key_normalizer, model)
     result = {
-        "test_ll_star_unnormalised": rows.mean,
+        "test_ll_star_unnormalized": rows.mean,
         "log_z2": z2.log_z2,
         "log_z2_se": z2.se,
         "test_ll_star": rows.mean - z2.log_z2,
@@ -110,8 +112,8 @@ def complete_run(
     sent through the hidden units and back.
     """
     found = load(run)
-    words = Words(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
-    rows = words.rows(given)
+    images = GivenImages(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
+    rows = images.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
     picture = Path(out) if out is not None else found.folder / "completions.png"
     if mask is None:
@@ -119,7 +121,7 @@ def complete_run(
         save_reconstructions(picture, rows, means, found.image_shape)
         agreed = float((means.round() == rows).mean())
         return result | {"picture": str(picture), "seed": seed, "pixels_agreed": agreed}
-    hide = words.mask(mask, seed)
+    hide = images.mask(mask, seed)
     done = found.model.inpaint(rows, hide, number=number, steps=steps, seed=seed)
     save_completions(picture, rows, hide, done, found.image_shape)
     agreed = float((done.samples == rows[:, None])[..., hide].mean())

@@ -14,17 +14,17 @@ from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import Helmholtz, biases
 from natgrad.models.helmholtz.objectives import bidirectional, reweighted, wake_sleep
 from natgrad.models.helmholtz.phases import sleep_only
-from natgrad.solvers.choice import always, automatic
+from natgrad.solvers.choice import always, by_refresh
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
 from natgrad.solvers.shared import shared
-from natgrad.solvers.unit_cg import conjugate_gradient
+from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import Choice, names_of, per_layer
 from natgrad.updates.damping import Damping, levenberg_marquardt, scheduled
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
 from natgrad.updates.in_turn import Turn, in_turn
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
 from natgrad.updates.natural import Options, natural
@@ -59,11 +59,11 @@ SOURCES: dict[str, dict[str, Callable[[int | None], Metric]]] = {
 PARTS: dict[str, Part] = {"generation": fisher.GENERATION, "recognition": fisher.RECOGNITION}
 
 _SOLVERS: dict[str, Callable[[int, int], Choice]] = {
-    "auto": automatic,
+    "auto": by_refresh,
     "direct": lambda refresh, iterations: always(direct()),
     "dual": lambda refresh, iterations: always(dual()),
     "shared": lambda refresh, iterations: always(shared()),
-    "cg": lambda refresh, iterations: always(conjugate_gradient(iterations)),
+    "cg": lambda refresh, iterations: always(unit_conjugate_gradient(iterations)),
     "diagonal": lambda refresh, iterations: always(diagonal()),
 }
 
@@ -78,11 +78,11 @@ class Own(NamedTuple):
 
 def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """The training method of a config, with so many samples, at a pace."""
-    chosen, optimizer = settings.objective, settings.optimizer
+    chosen = settings.objective
     make = _OBJECTIVES[METHODS[settings.method]]
     put_together = functools.partial(
         descent,
-        optimizer=OPTIMIZERS[optimizer.name](optimizer.momentum),
+        optimizer=optimizer_of(settings.optimizer),
         scale=_scale(settings, pace),
         telling=biases,
     )
@@ -93,6 +93,11 @@ def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
     asleep = sleep_only(samples, chosen.sleep_share)
     extra = put_together(asleep, _asleep(settings, pace))
     return in_turn(main, Turn(extra, chosen.sleeps - 1))
+
+
+def sources_of(settings: Any) -> tuple[Callable[[int | None], Metric], ...]:
+    """The metrics that a config names, as the table has them now."""
+    return tuple(SOURCES[name][getattr(settings.metric, name)] for name in _with_metric(settings))
 
 
 def rate_of(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
@@ -106,7 +111,7 @@ def rate_of(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
 def solvers_of(settings: Any, info: Info) -> dict[str, list[str]]:
     """The solver of every layer of the networks that have a metric, for the reader; shapes suffice."""
     found = {}
-    for name in _measured(settings):
+    for name in _with_metric(settings):
         choose = _choice(settings, _own(settings, Pace(1), name).refresh)
         found[name] = names_of(info.evidence[name].factor.operator, choose)
     return found
@@ -125,7 +130,7 @@ def _scale(settings: Any, pace: Pace) -> Callable[[Array], Any]:
     return scale
 
 
-def _measured(settings: Any) -> tuple[str, ...]:
+def _with_metric(settings: Any) -> tuple[str, ...]:
     """The networks that have a metric."""
     if not hasattr(settings, "metric"):
         return ()
@@ -134,16 +139,16 @@ def _measured(settings: Any) -> tuple[str, ...]:
 
 def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
     """The natural direction of every network that has a metric; the others keep their gradient."""
-    measured = _measured(settings)
-    if not measured:
+    with_metric = _with_metric(settings)
+    if not with_metric:
         return steepest()
     looks = settings.metric.adaptive or settings.metric.kl_radius
     blocks: dict[str, Block] = {}
+    sources = dict(zip(with_metric, sources_of(settings), strict=True))
     for name, part in PARTS.items():
         own = _own(settings, pace, name)
-        if name in measured:
-            source = SOURCES[name][getattr(settings.metric, name)]
-            direction = _natural(settings, own, pace, (source, part), objective)
+        if name in with_metric:
+            direction = _natural(settings, own, pace, (sources[name], part), objective)
             blocks[name] = Block(part, direction)
         elif looks:
             blocks[name] = Block(part, paced(steepest(), own.rate))
@@ -166,10 +171,10 @@ def _natural(
     settings: Any,
     own: Own,
     pace: Pace,
-    measured: tuple[Callable[[int | None], Metric], Part],
+    source_and_part: tuple[Callable[[int | None], Metric], Part],
     objective: Objective | None = None,
 ) -> Direction:
-    chosen, (source, part) = settings.metric, measured
+    chosen, (source, part) = settings.metric, source_and_part
     metric = source(chosen.rows or None)
     if own.refresh > 1:
         metric = fisher.from_values(metric)

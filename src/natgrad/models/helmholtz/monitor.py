@@ -25,7 +25,7 @@ class Monitor:
     """Measures a model on fixed validation and test rows."""
 
     def __init__(self, key: PRNGKeyArray, settings: config.Config, dataset: Dataset) -> None:
-        self.key, self.settings, self.law = key, settings, dataset.law
+        self.key, self.settings, self.distribution = key, settings, dataset.distribution
         limit, seed = settings.evaluation.rows, settings.data.split_seed
         self.valid = binary_rows(dataset, "valid", seed=seed, limit=limit)
         self.test = binary_rows(dataset, "test", seed=seed, limit=limit)
@@ -41,9 +41,9 @@ class Monitor:
         test = likelihood(coded(self.test), samples=many)
         row = {"valid_loss": loss, "valid_ll": valid_ll}
         row |= {"test_ll": test.mean, "test_ll_se": test.se, "mc_se": test.mc_se}
-        if self.law is not None and sum(model.sizes[1:]) <= SMALL:
-            row["kl"] = float(_divergence(model, self.law.patterns, self.law.probabilities))
+        if self.distribution is not None and sum(model.sizes[1:]) <= SMALL:
+            row["kl"] = float(_divergence(model, self.distribution.patterns, self.distribution.probabilities))
         return row
 
 
-_divergence = jax.jit(exact.divergence)
+_divergence = jax.jit(exact.data_divergence)

@@ -36,14 +36,14 @@ def bidirectional(samples: int = 10, *, baseline: bool = True) -> Objective:
 
 def uniform(log_weights: Weights) -> Weights:
     """The same weight for every sample of a row."""
-    return jnp.full_like(log_weights, 1 / log_weights.shape[0])
+    return jnp.full_like(log_weights, 1 / log_weights.shape[1])
 
 
 def normalized(log_weights: Weights) -> Weights:
     """Importance weights that sum to one over the samples of each row [nrws eq. 9]."""
-    return jax.nn.softmax(log_weights, axis=0)
+    return jax.nn.softmax(log_weights, axis=1)
 
 
 def half_exponent(log_weights: Weights) -> Weights:
     """Weights proportional to sqrt(p(x, h) / q(h | x)), summing to one over the samples of each row."""
-    return jax.nn.softmax(log_weights / 2, axis=0)
+    return jax.nn.softmax(log_weights / 2, axis=1)

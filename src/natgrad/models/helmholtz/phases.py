@@ -23,12 +23,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad import tree
 from natgrad.core import Estimate, Objective, stateless
 from natgrad.layers import bernoulli
-from natgrad.layers.bernoulli import Coding, Layer, Values, flat, spread, stored
+from natgrad.layers.bernoulli import Coding, Layer, Values, flat, repeated, stored
 from natgrad.models.helmholtz import machine
 from natgrad.models.helmholtz.machine import Helmholtz, Pass
 from natgrad.tree import map_layers
 
-Weights = Float[Array, "sample row"]
+Weights = Float[Array, "row sample"]
 
 
 class Phases(NamedTuple):
@@ -55,13 +55,13 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
 
     def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
         key_wake, key_dream = jax.random.split(key)
-        wake = machine.wake(key_wake, model, batch, samples, shared=True)
-        dreams = machine.dream(key_dream, model, samples, batch.shape[1])
-        log_weights = machine.log_weights(model, wake, shared=True)
+        wake = machine.wake(key_wake, model, batch, samples, reuse=True)
+        dreams = machine.dream(key_dream, model, batch.shape[1], samples)
+        log_weights = machine.log_weights(model, wake, reuse=True)
         drawn = Phases(wake, weigh(log_weights), dreams)
-        value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=0) - jnp.log(samples))
-        effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=0))
-        return Estimate(value, gradient(model, drawn, shares), drawn, {"effective_samples": effective})
+        value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=1) - jnp.log(samples))
+        effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=1))
+        return Estimate(value, phase_gradient(model, drawn, shares), drawn, {"effective_samples": effective})
 
     return stateless(estimate, lambda model, drawn: loss(model, drawn, shares))
 
@@ -70,23 +70,23 @@ def sleep_only(samples: int, share: float) -> Objective:
     """The sleep phase alone: recognition learns from dreams, generation rests."""
 
     def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
-        dreams = machine.dream(key, model, samples, batch.shape[1])
-        even = jnp.full((samples, batch.shape[1]), 1 / samples, batch.dtype)
+        dreams = machine.dream(key, model, batch.shape[1], samples)
+        even = jnp.full((batch.shape[1], samples), 1 / samples, batch.dtype)
         taught = _recognition(model, dreams, share * even / batch.shape[1])  # [nrws eq. 11]
         rest = tree.zeros((model.prior, model.generation))
         value = -jnp.mean(machine.log_recognition(model, dreams))
         return Estimate(value, Helmholtz(*rest, taught, model.coding), Phases(dreams, even, dreams), {})
 
     def revalue(model: Helmholtz, drawn: Phases) -> Float[Array, ""]:
-        again = machine.judged(model, drawn.dreams.values)
+        again = machine.evaluated(model, drawn.dreams.values)
         return -share * jnp.mean(machine.log_recognition(model, again))
 
     return stateless(estimate, revalue)
 
 
-def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
+def phase_gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
     """The loss gradient of a whole machine from the draws of both phases."""
-    samples, rows = drawn.weights.shape
+    rows, samples = drawn.weights.shape
     prior, generation = _generation(model, drawn.wake, stored(drawn.weights / rows))
     dreamt = shares.sleep / (samples * rows)
     recognition = _recognition(model, drawn.dreams, jnp.asarray(dreamt))  # [nrws eq. 11]
@@ -98,9 +98,9 @@ def gradient(model: Helmholtz, drawn: Phases, shares: Shares) -> Helmholtz:
 
 
 def loss(model: Helmholtz, drawn: Phases, shares: Shares) -> Float[Array, ""]:
-    """The loss whose gradient is `gradient`, for draws and weights that stay as they are."""
-    samples, rows = drawn.weights.shape
-    wake, dreams = (machine.judged(model, part.values) for part in (drawn.wake, drawn.dreams))
+    """The loss whose gradient is `phase_gradient`, for draws and weights that stay as they are."""
+    rows, samples = drawn.weights.shape
+    wake, dreams = (machine.evaluated(model, part.values) for part in (drawn.wake, drawn.dreams))
     value = -(drawn.weights * machine.log_joint(model, wake)).sum() / rows  # [nrws eq. 8]
     woken = shares.wake * (drawn.weights - shares.baseline / samples)
     value = value - (woken * machine.log_recognition(model, wake)).sum() / rows  # [nrws eq. 10]
@@ -122,9 +122,9 @@ def _residual(coding: Coding, weights: Array) -> Callable[[Values, Values], Valu
     """The gradient of -log p with respect to a logit, sigmoid(a) - y in either coding, times weights."""
 
     def residual(logit: Values, value: Values) -> Values:
-        units, samples, rows = jnp.broadcast_shapes(logit.shape, value.shape)
-        chance = flat(spread(bernoulli.probability(logit), samples))
-        wrong = chance - flat(spread(coding.on(value), samples))
-        return (weights.reshape(-1) * wrong).reshape(units, samples, rows)
+        units, rows, samples = jnp.broadcast_shapes(logit.shape, value.shape)
+        chance = flat(repeated(bernoulli.probability(logit), samples))
+        wrong = chance - flat(repeated(coding.on(value), samples))
+        return (weights.reshape(-1) * wrong).reshape(units, rows, samples)
 
     return residual

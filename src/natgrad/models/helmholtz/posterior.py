@@ -59,10 +59,10 @@ def posterior(
 def _portion(key: PRNGKeyArray, model: Helmholtz, visible: Array, *, samples: int) -> Posterior:
     def one(row: Float[Array, " visible"]) -> Posterior:
         drawn = helmholtz.wake(key, model, row[:, None], samples)  # ~ q(h | x)
-        log_weights = helmholtz.log_weights(model, drawn)[:, 0]
+        log_weights = helmholtz.log_weights(model, drawn)[0]
         weights = jax.nn.softmax(log_weights)
-        hidden = tuple(model.coding.on(value[:, :, 0]) @ weights for value in drawn.values[1:])
-        means = bernoulli.probability(drawn.generation[0][:, :, 0]) @ weights
+        hidden = tuple(model.coding.on(value[:, 0]) @ weights for value in drawn.values[1:])
+        means = bernoulli.probability(drawn.generation[0][:, 0]) @ weights
         return Posterior(hidden, means, jax.nn.logsumexp(log_weights) - jnp.log(samples))
 
     return jax.lax.map(one, visible.T)

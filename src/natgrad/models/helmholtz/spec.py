@@ -11,7 +11,7 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
-from natgrad.models.registry import Column, Spec
+from natgrad.models.registry import Column, Settings, Spec
 
 _Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
@@ -25,7 +25,7 @@ class Data(sections.Data):
     )
 
 
-class Machine(sections.Model):
+class Machine(sections.ModelSection):
     """The sizes of a Helmholtz machine, its coding and its initial values."""
 
     layers: tuple[PositiveInt, ...] = setting(
@@ -77,7 +77,7 @@ class Bidirectional(Weighted, Sampled):
     """The objective of bidirectional Helmholtz machines."""
 
 
-class Measured(Section):
+class BlockSamples(Section):
     """Which samples a Fisher block is estimated from."""
 
     generation: _Rows = setting(
@@ -89,7 +89,7 @@ class Measured(Section):
     rows: int = setting(64, "Rows that a block is estimated from (0: all that a step draws).", ge=0)
 
 
-class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, Measured):
+class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, BlockSamples):
     """A Fisher metric of which only the diagonal is used."""
 
     final_damping: PositiveFloat | None = setting(
@@ -101,7 +101,7 @@ class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, Measured
     )
 
 
-class Blocks(sections.Iterative, Diagonal):
+class BlockMetric(sections.Iterative, Diagonal):
     """A Fisher metric with a block for every unit."""
 
     solver: Literal["auto", "direct", "dual", "shared", "cg", "diagonal"] = setting(
@@ -110,7 +110,7 @@ class Blocks(sections.Iterative, Diagonal):
     )
 
     @model_validator(mode="after")
-    def _averages_are_stored(self) -> "Blocks":
+    def _averages_are_stored(self) -> "BlockMetric":
         if self.average and self.solver not in STORED:
             raise InputError(
                 f"metric.average needs a solver that keeps a matrix, {', '.join(STORED)}, got {self.solver}; "
@@ -139,20 +139,13 @@ class NaturalPart(PlainPart):
 
 
 class Evaluation(sections.Evaluation):
-    """How often, on how many rows, with how many samples, and which model is judged."""
+    """How often, on how many rows, with how many samples, and which model is evaluated."""
 
     test_samples: PositiveInt = setting(100, "Importance samples per row for likelihoods of held-out rows.")
 
 
-class Shape(Section):
-    """What the data decide."""
-
-    visible: int
-    image_shape: tuple[int, int] | None = None
-
-
 _Halves = with_defaults(Reweighted, sleep_share=0.5)
-_FewIterations = with_defaults(Blocks, iterations=4)
+_FewIterations = with_defaults(BlockMetric, iterations=4)
 _OBJECTIVES: dict[str, type[Section]] = {
     "nrws": _Halves,
     "ws": WakeSleep,
@@ -171,12 +164,12 @@ METRICS: dict[str, type[Section]] = {
 """The metrics of the natural methods; the others have none."""
 
 
-def _settings(method: str) -> type[sections.Run]:
+def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     natural = method in METRICS
     part = NaturalPart if natural else PlainPart
     rate = 0.05 if natural else 0.1
     return sections.compose(
-        "helmholtz",
+        kind,
         method,
         *([sections.own_length] if natural else []),
         data=Data,
@@ -211,7 +204,7 @@ SPEC = Spec(
     kinds={
         "helmholtz": "a Helmholtz machine: layers of binary units, generated downward and recognized upward"
     },
-    settings={("helmholtz", method): _settings(method) for method in _OBJECTIVES},
+    settings=Settings(_settings, [("helmholtz", method) for method in _OBJECTIVES]),
     methods={
         "nrws": "natural reweighted wake-sleep: the Fisher is exactly block-diagonal, a block for each unit; "
         "blocks are estimated from samples and by default solved approximately",
@@ -255,16 +248,15 @@ SPEC = Spec(
         ),
         Column("effective_samples", "Effective samples", higher=True, note="of the importance weights"),
     ),
-    judge="valid_ll",
+    criterion="valid_ll",
     headline="test_ll",
-    shape=Shape,
     kind="natgrad.models.helmholtz.kind:KIND",
     is_scheduled=is_scheduled,
     check=check,
     commands={
         "evaluate": "natgrad.models.helmholtz.commands:evaluate",
         "sample": "natgrad.models.helmholtz.commands:sample",
-        "fisher": "natgrad.models.helmholtz.commands:fisher",
+        "fisher": "natgrad.models.helmholtz.commands:show_fisher",
     },
     estimators={"HelmholtzMachine": "natgrad.models.helmholtz.estimator:HelmholtzMachine"},
 )

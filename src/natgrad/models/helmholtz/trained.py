@@ -105,12 +105,12 @@ class Trained:
 
     def save(self, path: str | Path) -> Path:
         """Write the parameters as one safetensors file, readable without natgrad (docs/export.md)."""
-        return export.save(path, self.parameters)
+        return export.save_model(path, self.parameters)
 
     @classmethod
     def load(cls, path: str | Path) -> "Trained":
         """The model of a file that `save` wrote."""
-        return cls(export.load(path))
+        return cls(export.load_model(path))
 
     def _chains(self, rows: np.ndarray, mask: np.ndarray, number: int) -> tuple[Array, Array]:
         """Rows and mask, `number` times each, units-major."""

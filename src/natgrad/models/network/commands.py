@@ -14,7 +14,7 @@ def evaluate(run: Path, *, rows: int = 0) -> dict[str, Any]:
         rows: How many rows of each split, chosen at random by the split's seed (0: all).
     """
     from natgrad.data import load_settings
-    from natgrad.models.network.kind import measured
+    from natgrad.models.network.kind import held_out_figures
     from natgrad.training.run import load
 
     if rows < 0:
@@ -22,5 +22,5 @@ def evaluate(run: Path, *, rows: int = 0) -> dict[str, Any]:
     found = load(run)
     dataset = load_settings(found.config.data)
     number = len(dataset.test)
-    figures = measured(found.config, dataset, found.model.parameters, rows=rows)
+    figures = held_out_figures(found.config, dataset, found.model.parameters, rows=rows)
     return {"run": str(found.folder)} | figures | {"rows": min(rows or number, number)}

@@ -19,34 +19,34 @@ from natgrad.data import Dataset, batches
 from natgrad.data.splits import evenly
 from natgrad.errors import InputError
 from natgrad.evaluate.held_out import order_of
-from natgrad.layers.supervised import Labelled, Rows
+from natgrad.layers.task import Examples, TaskBatch
 from natgrad.tree import pytree
 
 Targets = Callable[[Dataset, str], np.ndarray | None]
-MetricRows = Callable[[PRNGKeyArray, "Examples", Rows, Array, Array], Rows | None]
+MetricRows = Callable[[PRNGKeyArray, "StoredExamples", Examples, Array, Array], Examples | None]
 
 
 @pytree
-class Examples:
+class StoredExamples:
     """Training rows with their targets (None: the inputs themselves) and those without, on the device."""
 
-    labelled: batches.Rows
+    labeled: batches.StoredRows
     targets: Array | None
-    unlabelled: batches.Rows
+    unlabeled: batches.StoredRows
 
 
-def classes(dataset: Dataset, split: str) -> np.ndarray:
+def class_targets(dataset: Dataset, split: str) -> np.ndarray:
     """The targets of a softmax: class numbers."""
     labels = _labels(dataset, split)
     if labels.dtype.kind not in "iu":
         raise InputError(
-            f"the softmax law expects class numbers, the labels of {dataset.name} are {labels.dtype}; "
+            f"the softmax output expects class numbers, the labels of {dataset.name} are {labels.dtype}; "
             "use --output linear, or give whole numbers"
         )
     return labels.astype(np.int32)
 
 
-def numbers(dataset: Dataset, split: str) -> np.ndarray:
+def number_targets(dataset: Dataset, split: str) -> np.ndarray:
     """The targets of one other output: a number for every row, [row, 1]."""
     return _labels(dataset, split).astype(jnp.zeros(()).dtype)[:, None]
 
@@ -59,63 +59,63 @@ def itself(dataset: Dataset, split: str) -> None:
 def _labels(dataset: Dataset, split: str) -> np.ndarray:
     if dataset.labels is None:
         raise InputError(
-            f"the data {dataset.name} have no labels to learn; use --model autoencoder, or labelled data "
+            f"the data {dataset.name} have no labels to learn; use --model autoencoder, or labeled data "
             "such as digits or mnist"
         )
     return dataset.labels[split]
 
 
-def examples_of(dataset: Dataset, targets_of: Targets, *, labelled: int | None, seed: int) -> Examples:
-    """The training rows with their targets; with `labelled`, so many of them, drawn by the seed."""
+def examples_of(dataset: Dataset, targets_of: Targets, *, labeled: int | None, seed: int) -> StoredExamples:
+    """The training rows with their targets; with `labeled`, so many of them, drawn by the seed."""
     targets, count = targets_of(dataset, "train"), len(dataset.train)
     rows = lambda values: batches.on_device(values, dataset.levels, dataset.resample)  # noqa: E731
-    if labelled is not None and labelled > count:
+    if labeled is not None and labeled > count:
         raise InputError(
-            f"expected at most the {count} training rows of {dataset.name} to be labelled, got {labelled}; "
+            f"expected at most the {count} training rows of {dataset.name} to be labeled, got {labeled}; "
             "lower --labelled"
         )
     marks = np.zeros(count) if targets is None else targets.reshape(-1)
-    chosen, rest = evenly(marks, labelled or count, seed)
+    chosen, rest = evenly(marks, labeled or count, seed)
     known = None if targets is None else jnp.asarray(targets[chosen])
-    return Examples(rows(dataset.train[chosen]), known, rows(dataset.train[rest]))
+    return StoredExamples(rows(dataset.train[chosen]), known, rows(dataset.train[rest]))
 
 
-def held_out(dataset: Dataset, targets_of: Targets, split: str, *, limit: int, seed: int) -> Rows:
+def held_out(dataset: Dataset, targets_of: Targets, split: str, *, limit: int, seed: int) -> Examples:
     """Up to `limit` rows (0: all) of a held-out split, chosen by the split's seed, with their targets."""
     values: np.ndarray = getattr(dataset, split)
     order = order_of(len(values), seed=seed, limit=limit)
     rows = batches.on_device(values[order], dataset.levels, dataset.resample)
     inputs = inputs_of(jax.random.key(seed), rows, jnp.arange(len(order)))
     targets = targets_of(dataset, split)
-    return Rows(inputs, inputs if targets is None else jnp.asarray(targets[order]))
+    return Examples(inputs, inputs if targets is None else jnp.asarray(targets[order]))
 
 
-def inputs_of(key: PRNGKeyArray, rows: batches.Rows, indices: Array) -> Array:
+def inputs_of(key: PRNGKeyArray, rows: batches.StoredRows, indices: Array) -> Array:
     """The chosen rows as inputs, [row, visible]: means in [0, 1], or as real as the data; or drawn again."""
     kind = jnp.zeros(()).dtype
     if rows.resample:
-        return batches.draw(key, rows, indices, kind).T
+        return batches.take_batch(key, rows, indices, kind).T
     return rows.values[indices].astype(kind) / rows.levels
 
 
-def batches_of(size: int, metric: MetricRows) -> Callable[..., Labelled]:
+def batches_of(size: int, metric: MetricRows) -> Callable[..., TaskBatch]:
     """How batch number `position` of an epoch is drawn."""
 
-    def draw(key: PRNGKeyArray, examples: Examples, order: Array, position: Array) -> Labelled:
+    def draw(key: PRNGKeyArray, examples: StoredExamples, order: Array, position: Array) -> TaskBatch:
         key_rows, key_metric = jax.random.split(key)
         own = taken(key_rows, examples, jax.lax.dynamic_slice(order, (position * size,), (size,)))
-        return Labelled(own, metric(key_metric, examples, own, order, position))
+        return TaskBatch(own, metric(key_metric, examples, own, order, position))
 
     return draw
 
 
-def taken(key: PRNGKeyArray, examples: Examples, chosen: Array) -> Rows:
-    """Labelled rows with their targets."""
-    inputs = inputs_of(key, examples.labelled, chosen)
-    return Rows(inputs, inputs if examples.targets is None else examples.targets[chosen])
+def taken(key: PRNGKeyArray, examples: StoredExamples, chosen: Array) -> Examples:
+    """Labeled rows with their targets."""
+    inputs = inputs_of(key, examples.labeled, chosen)
+    return Examples(inputs, inputs if examples.targets is None else examples.targets[chosen])
 
 
-def same(examples: Examples, size: int, count: int) -> MetricRows:
+def same(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """The gradient's own rows, or the first `count` of them (0: all)."""
     del examples
     if count > size:
@@ -124,53 +124,61 @@ def same(examples: Examples, size: int, count: int) -> MetricRows:
             "--metric-data different"
         )
 
-    def rows(key: PRNGKeyArray, examples: Examples, own: Rows, order: Array, position: Array) -> Rows | None:
+    def rows(
+        key: PRNGKeyArray, examples: StoredExamples, own: Examples, order: Array, position: Array
+    ) -> Examples | None:
         del key, examples, order, position
         return jax.tree.map(lambda leaf: leaf[:count], own) if 0 < count < size else None
 
     return rows
 
 
-def different(examples: Examples, size: int, count: int) -> MetricRows:
+def different(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """The rows that follow the batch in the epoch's order, which begins again where it ends."""
-    total, count = len(examples.labelled.values), count or size
+    total, count = len(examples.labeled.values), count or size
     if count > total - size:
         raise InputError(
-            f"a different batch of {count} rows for the metric needs {size + count} labelled rows, there are "
+            f"a different batch of {count} rows for the metric needs {size + count} labeled rows, there are "
             f"{total}; lower --batch-size or metric.rows"
         )
 
-    def rows(key: PRNGKeyArray, examples: Examples, own: Rows, order: Array, position: Array) -> Rows:
+    def rows(
+        key: PRNGKeyArray, examples: StoredExamples, own: Examples, order: Array, position: Array
+    ) -> Examples:
         del own
         return taken(key, examples, order[((position + 1) * size + jnp.arange(count)) % total])
 
     return rows
 
 
-def unlabelled(examples: Examples, size: int, count: int) -> MetricRows:
+def unlabeled(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """Rows drawn from those without labels, without targets."""
-    total, count = len(examples.unlabelled.values), count or size
+    total, count = len(examples.unlabeled.values), count or size
     if not total:
         raise InputError(
-            "there are no unlabelled rows for the metric, since every training row is learnt from; "
-            "use labelled data and give --labelled, fewer than the training rows"
+            "there are no unlabeled rows for the metric, since every training row is learned from; "
+            "use labeled data and give --labelled, fewer than the training rows"
         )
 
-    def rows(key: PRNGKeyArray, examples: Examples, own: Rows, order: Array, position: Array) -> Rows:
+    def rows(
+        key: PRNGKeyArray, examples: StoredExamples, own: Examples, order: Array, position: Array
+    ) -> Examples:
         del own, order, position
         key_choice, key_rows = jax.random.split(key)
         chosen = jax.random.randint(key_choice, (count,), 0, total)
-        return Rows(inputs_of(key_rows, examples.unlabelled, chosen))
+        return Examples(inputs_of(key_rows, examples.unlabeled, chosen))
 
     return rows
 
 
-def both(examples: Examples, size: int, count: int) -> MetricRows:
+def both(examples: StoredExamples, size: int, count: int) -> MetricRows:
     """The gradient's rows and `count` without labels [revisiting sec. 8.7]."""
-    others = unlabelled(examples, size, count)
+    others = unlabeled(examples, size, count)
 
-    def rows(key: PRNGKeyArray, examples: Examples, own: Rows, order: Array, position: Array) -> Rows:
+    def rows(
+        key: PRNGKeyArray, examples: StoredExamples, own: Examples, order: Array, position: Array
+    ) -> Examples:
         more: Any = others(key, examples, own, order, position)
-        return Rows(jnp.concatenate([own.inputs, more.inputs]))
+        return Examples(jnp.concatenate([own.inputs, more.inputs]))
 
     return rows

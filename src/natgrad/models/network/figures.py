@@ -15,33 +15,33 @@ from jaxtyping import Array, Float
 
 from natgrad.core import Model
 from natgrad.layers.outputs import per_row
-from natgrad.layers.supervised import Rows, Task
+from natgrad.layers.task import Examples, Task
 
 AT_ONCE = 500  # rows of a forward pass
 
 Error = Callable[[Array, Array], Float[Array, " row"]]
 
 
-class Judge(NamedTuple):
+class ErrorMeasure(NamedTuple):
     """An error of outputs against targets by its name, and the loss of a network that knows nothing."""
 
     name: str
     error: Error
     ignorance: Callable[[int], float]
 
-    def measure(self, task: Task, model: Model, *, valid: Rows, test: Rows) -> dict[str, Any]:
+    def measure(self, task: Task, model: Model, *, valid: Examples, test: Examples) -> dict[str, Any]:
         """One row's worth of measurements."""
-        logs, wrong = told(task, self.error, model, valid)
+        logs, wrong = row_scores(task, self.error, model, valid)
         row = {"valid_loss": -logs.mean(), "valid_ll": logs.mean(), f"valid_{self.name}": wrong.mean()}
-        logs, wrong = told(task, self.error, model, test)
+        logs, wrong = row_scores(task, self.error, model, test)
         row |= {"test_loss": -logs.mean(), "test_ll": logs.mean(), f"test_{self.name}": wrong.mean()}
         row["test_ll_se"] = logs.std(ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else np.nan
         return {name: float(value) for name, value in row.items()}
 
 
-def told(task: Task, error: Error, model: Model, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def row_scores(task: Task, error: Error, model: Model, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
     """log p(target | input) and the error of every row, summed up in float64 later."""
-    found = _told(task, error, model, rows)
+    found = _row_scores(task, error, model, rows)
     return np.asarray(found[0], np.float64), np.asarray(found[1], np.float64)
 
 
@@ -56,10 +56,10 @@ def squared(mean: Callable[[Array], Array]) -> Error:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _told(task: Task, error: Error, model: Model, rows: Rows) -> tuple[Array, Array]:
-    def one(row: Rows) -> tuple[Array, Array]:
+def _row_scores(task: Task, error: Error, model: Model, rows: Examples) -> tuple[Array, Array]:
+    def one(row: Examples) -> tuple[Array, Array]:
         single = jax.tree.map(lambda leaf: leaf[None], row)
         outputs = task.network(model, single.inputs)
-        return task.law.log_prob(outputs, single.targets)[0], error(outputs, single.targets)[0]
+        return task.output.log_prob(outputs, single.targets)[0], error(outputs, single.targets)[0]
 
     return jax.lax.map(one, rows, batch_size=min(AT_ONCE, rows.number))

@@ -13,28 +13,29 @@ from natgrad.core import Kind, Model, Panel, Problem
 from natgrad.data import Dataset
 from natgrad.errors import InputError
 from natgrad.evaluate.panels import reconstructions
-from natgrad.layers.networks import convolutional, fresh_convolutional, fresh_perceptron, perceptron
-from natgrad.layers.outputs import Law, linear, sigmoid, softmax
-from natgrad.layers.supervised import Task
+from natgrad.layers.convolution import convolutional, fresh_convolutional
+from natgrad.layers.outputs import Output, linear, sigmoid, softmax
+from natgrad.layers.perceptron import fresh_perceptron, perceptron
+from natgrad.layers.task import Task
 from natgrad.models.network import examples
-from natgrad.models.network.examples import Examples
-from natgrad.models.network.figures import Judge, misclassified, squared
+from natgrad.models.network.examples import StoredExamples
+from natgrad.models.network.figures import ErrorMeasure, misclassified, squared
 from natgrad.models.network.methods import ACTIVATIONS, algorithm, rate_of
 from natgrad.models.network.spec import Shape
 from natgrad.models.network.trained import TrainedNetwork
 
-LAWS: dict[str, Callable[[Any], Law]] = {
+OUTPUTS: dict[str, Callable[[Any], Output]] = {
     "softmax": lambda chosen: softmax(),
     "sigmoid": lambda chosen: sigmoid(),
     "linear": lambda chosen: linear(chosen.beta or 1.0),
 }
 
-JUDGES: dict[str, Judge] = {
-    "softmax": Judge("error", misclassified, lambda outputs: math.log(outputs)),
-    "sigmoid": Judge("squared_error", squared(jax.nn.sigmoid), lambda outputs: outputs * math.log(2)),
-    "linear": Judge("squared_error", squared(lambda r: r), lambda outputs: 0.5 * outputs),
+ERROR_MEASURES: dict[str, ErrorMeasure] = {
+    "softmax": ErrorMeasure("error", misclassified, lambda outputs: math.log(outputs)),
+    "sigmoid": ErrorMeasure("squared_error", squared(jax.nn.sigmoid), lambda outputs: outputs * math.log(2)),
+    "linear": ErrorMeasure("squared_error", squared(lambda r: r), lambda outputs: 0.5 * outputs),
 }
-"""How a law's outputs are judged beside the likelihood, and the loss of one that knows nothing."""
+"""How outputs are scored beside the likelihood, and the loss of one that knows nothing."""
 
 PREDICTIONS: dict[str, tuple[Callable[[jax.Array], jax.Array], Callable[[np.ndarray], np.ndarray]]] = {
     "softmax": (jax.nn.softmax, lambda means: means.argmax(axis=1)),
@@ -76,12 +77,6 @@ _MODELS: dict[str, tuple[Callable[..., Model], Callable[..., Any]]] = {
 }
 
 
-def shape_of(settings: Any, dataset: Dataset) -> Shape:
-    """What the data say of a network: the width of its inputs, their shape as images, and its outputs."""
-    outputs = _outputs(settings.model, dataset)
-    return Shape(visible=dataset.visible, outputs=outputs, image_shape=dataset.image_shape)
-
-
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
     """The parameters of a new network."""
     return _MODELS[settings.model.kind][0](key, settings.model, shape)
@@ -89,18 +84,18 @@ def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
 
 def task_of(chosen: Any, shape: Shape) -> Task:
     """The network and the distribution of its targets."""
-    return Task(_MODELS[chosen.kind][1](chosen, shape), LAWS[chosen.output](chosen))
+    return Task(_MODELS[chosen.kind][1](chosen, shape), OUTPUTS[chosen.output](chosen))
 
 
 TARGETS: dict[str, examples.Targets] = {
-    "softmax": examples.classes,
-    "sigmoid": examples.numbers,
-    "linear": examples.numbers,
+    "softmax": examples.class_targets,
+    "sigmoid": examples.number_targets,
+    "linear": examples.number_targets,
 }
-METRIC_ROWS: dict[str, Callable[[Examples, int, int], examples.MetricRows]] = {
+METRIC_ROWS: dict[str, Callable[[StoredExamples, int, int], examples.MetricRows]] = {
     "same": examples.same,
     "different": examples.different,
-    "unlabeled": examples.unlabelled,
+    "unlabeled": examples.unlabeled,
     "both": examples.both,
 }
 
@@ -114,34 +109,32 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
             f"a convnet needs images, the rows of {dataset.name} are not images; give --image-shape"
         )
     rows, parts = _examples(settings, dataset), _held_out(settings, dataset, settings.evaluation.rows)
-    shape = shape_of(settings, dataset)
-    task, judge = task_of(chosen, shape), JUDGES[chosen.output]
+    shape = Shape.of(settings, dataset)
+    task, error_measure = task_of(chosen, shape), ERROR_MEASURES[chosen.output]
     arrays = jax.eval_shape(lambda: fresh(jax.random.key(0), settings, shape))
     _check_targets(task, arrays, rows, parts)
     return Problem(
-        fresh=lambda key: fresh(key, settings, shape),
         rows=rows,
-        number=len(rows.labelled.values),
+        number=len(rows.labeled.values),
         draw=examples.batches_of(size, _metric_rows(settings, rows)),
-        stages=((0, None),),
         algorithm=partial(algorithm, settings, task),
         rate=partial(rate_of, settings),
         operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
-        ignorance=judge.ignorance(shape.outputs),
-        measure=lambda state: judge.measure(task, state.used, **parts),
+        ignorance=error_measure.ignorance(shape.outputs),
+        measure=lambda state: error_measure.measure(task, state.used, **parts),
     )
 
 
-def measured(settings: Any, dataset: Dataset, model: Model, *, rows: int) -> dict[str, Any]:
+def held_out_figures(settings: Any, dataset: Dataset, model: Model, *, rows: int) -> dict[str, Any]:
     """The figures of a network on so many held-out rows of each split (0: all)."""
-    task, parts = task_of(settings.model, shape_of(settings, dataset)), _held_out(settings, dataset, rows)
-    return JUDGES[settings.model.output].measure(task, model, **parts)
+    task, parts = task_of(settings.model, Shape.of(settings, dataset)), _held_out(settings, dataset, rows)
+    return ERROR_MEASURES[settings.model.output].measure(task, model, **parts)
 
 
-def _examples(settings: Any, dataset: Dataset) -> Examples:
+def _examples(settings: Any, dataset: Dataset) -> StoredExamples:
     """The rows to learn from."""
-    labelled, seed = settings.data.labelled, settings.data.split_seed
-    return examples.examples_of(dataset, _targets(settings.model), labelled=labelled, seed=seed)
+    labeled, seed = settings.data.labelled, settings.data.split_seed
+    return examples.examples_of(dataset, _targets(settings.model), labeled=labeled, seed=seed)
 
 
 def _held_out(settings: Any, dataset: Dataset, limit: int) -> dict[str, Any]:
@@ -153,7 +146,7 @@ def _held_out(settings: Any, dataset: Dataset, limit: int) -> dict[str, Any]:
     }
 
 
-def _metric_rows(settings: Any, rows: Examples) -> examples.MetricRows:
+def _metric_rows(settings: Any, rows: StoredExamples) -> examples.MetricRows:
     if not hasattr(settings, "metric"):
         return examples.same(rows, settings.training.batch_size, 0)
     chosen = settings.metric
@@ -185,29 +178,21 @@ def _targets(chosen: Any) -> examples.Targets:
     return examples.itself if chosen.kind == "autoencoder" else TARGETS[chosen.output]
 
 
-def _outputs(chosen: Any, dataset: Dataset) -> int:
-    """How many outputs the targets ask for."""
-    if chosen.kind == "autoencoder":
-        return dataset.visible
-    labels = (dataset.labels or {}).values()
-    return 1 + max(int(found.max()) for found in labels) if chosen.output == "softmax" else 1
-
-
 def _products(shape: Model, image: tuple[int, int] | None) -> int:
     """Products of a row's forward pass: a filter is used at every pixel."""
     height, width = image or (1, 1)
     return sum(leaf.size * (height * width if leaf.ndim == 4 else 1) for leaf in jax.tree.leaves(shape))
 
 
-def _check_targets(network: Task, shape: Model, rows: Examples, parts: dict[str, Any]) -> None:
-    """Refuse targets that the law cannot produce, while their values can be seen."""
+def _check_targets(network: Task, shape: Model, rows: StoredExamples, parts: dict[str, Any]) -> None:
+    """Refuse targets that the output distribution cannot produce, while their values can be seen."""
     for part in parts.values():
         outputs = jax.eval_shape(network.network, shape, part.inputs)
-        network.law.check(outputs, part.targets)
-    targets = rows.labelled.values if rows.targets is None else rows.targets
+        network.output.check(outputs, part.targets)
+    targets = rows.labeled.values if rows.targets is None else rows.targets
     if rows.targets is not None or targets.dtype.kind == "f":  # bytes of inputs are in [0, 1] by their levels
         whole = jax.ShapeDtypeStruct((len(targets), *outputs.shape[1:]), outputs.dtype)
-        network.law.check(whole, targets)
+        network.output.check(whole, targets)
 
 
-KIND = Kind(shape_of, fresh, problem, trained, panels)
+KIND = Kind(fresh, problem, trained, panels)

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import optax
 
 from natgrad.core import Algorithm, Direction, Pace, Solver
-from natgrad.layers.networks import Activation
-from natgrad.layers.supervised import Task, supervised
+from natgrad.layers.perceptron import Activation
+from natgrad.layers.task import Task, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
 from natgrad.metrics.empirical import centred_covariance
 from natgrad.metrics.units import exact_units, sampled_units
@@ -27,12 +27,12 @@ from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.subspace import subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.solvers.unit_cg import unit_conjugate_gradient as unit_gradients
 from natgrad.solvers.units import UnitSolver
 from natgrad.solvers.whole import automatic, dense_solve, dual_solve
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.natural import Options
 
@@ -125,8 +125,7 @@ def rate_of(settings: Any, pace: Pace) -> optax.Schedule:
 def algorithm(settings: Any, task: Task, stage: Any, pace: Pace) -> Algorithm:
     """The training method of a config at a pace; networks have one stage only."""
     del stage
-    chosen, rate = settings.optimizer, rate_of(settings, pace)
-    optimizer = OPTIMIZERS[getattr(chosen, "name", "sgd")](getattr(chosen, "momentum", 0.0))
+    optimizer, rate = optimizer_of(settings.optimizer), rate_of(settings, pace)
     direction = DIRECTIONS[settings.method](settings, task, rate)
     average = settings.evaluation.average
     return descent(supervised(task), direction, optimizer, scale=downhill(rate), average=average)

@@ -1,11 +1,11 @@
 """Methods for networks, each put together of the same parts.
 
-plain               gradient -> any optax optimiser
+plain               gradient -> any optax optimizer
 natural_network     Fisher, conjugate gradients to 1e-4 or 20 iterations, a rate     [revisiting alg. 1]
 hessian_free        Gauss-Newton, Martens' stopping rule and back-tracking, preconditioner,
                     Levenberg-Marquardt, line search, warm start                      [martens2010]
-krylov_descent      the loss itself minimised in a Krylov subspace                    [vinyals2012]
-tonga               the centred covariance of gradients, in sample space              [revisiting eq. 12]
+krylov_descent      the loss itself minimized in a Krylov subspace                    [vinyals2012]
+tonga               the centered covariance of gradients, in sample space              [revisiting eq. 12]
 unit_blocks         exact blocks of the Fisher, one per unit of a perceptron
 """
 
@@ -17,10 +17,10 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Algorithm, Direction, Estimate, Model, Solver, Step
-from natgrad.layers.networks import Activation
-from natgrad.layers.networks import perceptron as perceptron_network
-from natgrad.layers.outputs import Law
-from natgrad.layers.supervised import Task, loss, supervised
+from natgrad.layers.outputs import Output
+from natgrad.layers.perceptron import Activation
+from natgrad.layers.perceptron import perceptron as perceptron_network
+from natgrad.layers.task import Task, supervised, task_loss
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton
 from natgrad.metrics.empirical import centred_covariance, squared_gradients, with_diagonal
 from natgrad.metrics.units import exact_units
@@ -28,7 +28,7 @@ from natgrad.solvers.choice import always
 from natgrad.solvers.results import FAILED
 from natgrad.solvers.subspace import Descend, subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient, little_progress
-from natgrad.solvers.unit_cg import conjugate_gradient as unit_gradients
+from natgrad.solvers.unit_cg import unit_conjugate_gradient as unit_gradients
 from natgrad.solvers.units import UnitSolver, per_layer
 from natgrad.solvers.whole import System, automatic
 from natgrad.updates.damping import Damping, constant, levenberg_marquardt
@@ -117,17 +117,17 @@ def krylov_direction(
 ) -> Direction:
     """The whole step of Krylov subspace descent, as a direction; the last one is carried."""
     inner = subspace_descent() if descend is None else descend
-    measured = (gauss_newton() if metric is None else metric)(task)
+    task_metric = (gauss_newton() if metric is None else metric)(task)
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Model:
         del key, estimate
         return tree.zeros(model)
 
     def apply(key: PRNGKeyArray, last: Model, model: Model, estimate: Estimate) -> Step:
-        operator, _ = measured.measure(key, (), model, estimate.samples)
+        operator, _ = task_metric.measure(key, (), model, estimate.samples)
         system = System(operator.bind(), jnp.zeros_like(estimate.value))
         rows = estimate.samples.metric_rows
-        after = lambda step: loss(task, tree.subtract(model, step), rows)  # noqa: E731
+        after = lambda step: task_loss(task, tree.subtract(model, step), rows)  # noqa: E731
         found = inner(system, estimate.gradient, last, after)
         evidence = Spanned(found.iterations, found.result)
         return Step(found.value, found.value, evidence, sound=found.result != FAILED)
@@ -136,7 +136,7 @@ def krylov_direction(
 
 
 def unit_blocks(
-    law: Law,
+    output: Output,
     optimizer: optax.GradientTransformation,
     *,
     activation: Activation = jnp.tanh,
@@ -145,7 +145,7 @@ def unit_blocks(
     solver: UnitSolver | None = None,
 ) -> Algorithm:
     """The natural gradient of every unit of a perceptron by itself: no iteration over the whole network."""
-    task = Task(perceptron_network(activation), law)
+    task = Task(perceptron_network(activation), output)
     blocks = exact_units(activation) if metric is None else metric
     chosen = unit_gradients(5) if solver is None else solver
     direction = unit_direction(task, blocks, chosen, Options(damping=constant(damping)))

@@ -3,7 +3,7 @@
 A line of `MODELS` and a line of `METHODS` say which settings a kind and a method read.
 """
 
-from itertools import pairwise
+import itertools
 from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
@@ -11,7 +11,8 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
-from natgrad.models.registry import Column, Spec
+from natgrad.models import registry
+from natgrad.models.registry import Column, Settings, Spec
 
 _POOL = 2  # pixels of a side that a bank's maximum makes one of
 
@@ -28,7 +29,7 @@ class Data(sections.Data):
     )
 
 
-class Network(sections.Model):
+class NetworkModel(sections.ModelSection):
     """The sizes of a network and its units."""
 
     layers: tuple[PositiveInt, ...] = setting(
@@ -42,7 +43,7 @@ class Network(sections.Model):
     beta: PositiveFloat | None = setting(None, "The standard deviation of a linear output.", unset="1.0")
 
     @model_validator(mode="after")
-    def _beta_is_of_linear_outputs(self) -> "Network":
+    def _beta_is_of_linear_outputs(self) -> "NetworkModel":
         if self.beta is not None and self.output != "linear":
             raise InputError(
                 f"model.beta is the deviation of a linear output, got the output {self.output}; "
@@ -51,7 +52,7 @@ class Network(sections.Model):
         return self
 
 
-class Perceptron(Network):
+class PerceptronModel(NetworkModel):
     """A network whose targets are labels."""
 
     output: Literal["softmax", "sigmoid", "linear"] = setting(
@@ -60,14 +61,14 @@ class Perceptron(Network):
     )
 
 
-class Convolutional(Perceptron):
+class ConvolutionalModel(PerceptronModel):
     """A network of images: banks of filters before its layers."""
 
     filters: tuple[PositiveInt, ...] = setting((8, 16), "Filters of each bank.", min_length=1)
     filter_width: PositiveInt = setting(5, "Pixels of a filter's side.")
 
 
-class Autoencoder(Network):
+class AutoencoderModel(NetworkModel):
     """A network whose targets are its inputs."""
 
     output: Literal["sigmoid", "linear"] = setting(
@@ -75,7 +76,7 @@ class Autoencoder(Network):
     )
 
 
-class Rows(Section):
+class MetricBatch(Section):
     """Which rows a metric sees."""
 
     data: Literal["same", "different"] = setting(
@@ -118,19 +119,19 @@ class Whole(sections.Bounded, Warm, sections.Refreshed, sections.Iterative, sect
     )
 
 
-class Natural(Whole, AnyRows):
+class NaturalMetric(Whole, AnyRows):
     """The Fisher metric of the whole network."""
 
 
-class Tonga(Whole, Rows):
+class Tonga(Whole, MetricBatch):
     """The centered covariance of gradients."""
 
 
-class HessianFree(Warm, sections.Iterative, sections.Damped, Rows):
+class HessianFree(Warm, sections.Iterative, sections.Damped, MetricBatch):
     """The Gauss-Newton matrix by Martens' rules."""
 
 
-class Krylov(sections.Iterative, Rows):
+class Krylov(sections.Iterative, MetricBatch):
     """The subspace in which the loss is minimized."""
 
 
@@ -142,22 +143,28 @@ class Units(sections.Refreshed, sections.Iterative, sections.Damped, AnyRows):
     )
 
 
-class Shape(Section):
-    """What the data decide."""
+class Shape(registry.Shape):
+    """What the data decide: the width of inputs, their shape as images, and how many outputs targets need."""
 
-    visible: int
     outputs: int
-    image_shape: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, config: Any, dataset: Any) -> "Shape":
+        """The sizes of a config's network for a data set."""
+        outputs = dataset.visible if config.model.kind == "autoencoder" else 1
+        if config.model.output == "softmax":
+            outputs += max(int(found.max()) for found in dataset.labels.values())
+        return cls(visible=dataset.visible, image_shape=dataset.image_shape, outputs=outputs)
 
 
-_MODELS: dict[str, type[sections.Model]] = {
-    "mlp": Perceptron,
-    "convnet": with_defaults(Convolutional, layers=(100,)),
-    "autoencoder": with_defaults(Autoencoder, layers=(200, 30)),
+_MODELS: dict[str, type[sections.ModelSection]] = {
+    "mlp": PerceptronModel,
+    "convnet": with_defaults(ConvolutionalModel, layers=(100,)),
+    "autoencoder": with_defaults(AutoencoderModel, layers=(200, 30)),
 }
 _METHODS: dict[str, dict[str, Any]] = {
     "natural": {
-        "metric": with_defaults(Natural, damping=0.1),
+        "metric": with_defaults(NaturalMetric, damping=0.1),
         "optimizer": with_defaults(sections.Optimizer, learning_rate=1.0),
     },
     "hessian-free": {
@@ -173,7 +180,7 @@ _Training = with_defaults(sections.Training, epochs=20, batch_size=128)
 _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
-def _settings(kind: str, method: str) -> type[sections.Run]:
+def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     checks = [sections.own_length] if method in ("natural", "tonga") else []
     return sections.compose(
         kind,
@@ -208,7 +215,7 @@ def _weights(chosen: Any, dataset: Any) -> int:
             banks += count * (channels * chosen.filter_width**2 + 1)
             channels, sides = count, [max(side - chosen.filter_width + 1, 0) // _POOL for side in sides]
         sizes = (channels * sides[0] * sides[1], *chosen.layers)
-    return banks + sum((low + 1) * up for low, up in pairwise(sizes))
+    return banks + sum((low + 1) * up for low, up in itertools.pairwise(sizes))
 
 
 _NATS = "nats per row"
@@ -218,12 +225,10 @@ SPEC = Spec(
         "convnet": "a convolutional network, for images",
         "autoencoder": "a perceptron whose targets are its inputs",
     },
-    settings={
-        (kind, method): _settings(kind, method)
-        for kind in _MODELS
-        for method in _METHODS
-        if (kind, method) != ("convnet", "units")
-    },
+    settings=Settings(
+        _settings,
+        [reader for reader in itertools.product(_MODELS, _METHODS) if reader != ("convnet", "units")],
+    ),
     methods={
         "natural": "natural gradient: the exact Fisher of the whole network on the metric's rows (sampled by "
         "metric.drawn), by default solved approximately, by truncated conjugate gradients",
@@ -278,8 +283,8 @@ SPEC = Spec(
         ),
         Column("test_squared_error", "squared error", higher=False, chart="Squared error", final=True),
     ),
-    judge="valid_ll",
-    headline="test_ll",
+    criterion="valid_ll",
+    headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
     is_scheduled=lambda config: getattr(config.optimizer, "schedule", "constant") != "constant",

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from natgrad.core import Model
 from natgrad.errors import InputError
-from natgrad.layers.supervised import Network
+from natgrad.layers.task import Network
 
 
 @dataclass(frozen=True, eq=False)

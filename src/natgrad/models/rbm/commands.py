@@ -51,7 +51,7 @@ def sample(
     return sampled_machine(run, number=number, turns=turns, seed=seed, out=out)
 
 
-def fisher(run: Path, *, number: int = 1000, seed: int = 0, out: Path | None = None) -> dict[str, Any]:
+def show_fisher(run: Path, *, number: int = 1000, seed: int = 0, out: Path | None = None) -> dict[str, Any]:
     """Look at the Fisher matrix of a run's machine: moments, the matrix, its inverse, its spectrum.
 
     Args:

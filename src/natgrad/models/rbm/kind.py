@@ -5,8 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
@@ -25,14 +23,8 @@ _PICTURES = 25
 _FILTERS = 100
 
 
-def shape_of(settings: Any, dataset: Dataset) -> Shape:
-    """What of the data the machine needs to be made again."""
-    del settings
-    return Shape(visible=dataset.visible, image_shape=dataset.image_shape)
-
-
-def fresh(key: PRNGKeyArray, settings: Any, shape: Shape, bias: np.ndarray | None = None) -> Boltzmann:
-    """A new machine of a config for data of that width."""
+def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Boltzmann:
+    """A new machine of a config; by default its independent units have the data's means."""
     chosen = settings.model
     return boltzmann(
         key,
@@ -40,21 +32,17 @@ def fresh(key: PRNGKeyArray, settings: Any, shape: Shape, bias: np.ndarray | Non
         coding=CODINGS[chosen.coding],
         gaussian=chosen.visible == "gaussian",
         deviation=chosen.deviation,
-        visible_bias=bias,
+        visible_bias=data_bias(settings, shape) if chosen.bias == "data" else None,
     )
 
 
 def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     """What a session trains for a config; the key is that of evaluations."""
-    shape, base = shape_of(settings, dataset), data_bias(settings, dataset)
-    held_out = HeldOut(key, settings, dataset, base)
-    bias = base if settings.model.bias == "data" else None
+    held_out = HeldOut(key, settings, dataset, data_bias(settings, Shape.of(settings, dataset)))
     return Problem(
-        fresh=lambda key: fresh(key, settings, shape, bias),
-        rows=batches.on_device(dataset.train, dataset.levels, dataset.resample),
+        rows=batches.rows_of(dataset),
         number=len(dataset.train),
         draw=_batches(settings),
-        stages=((0, None),),
         algorithm=partial(methods.algorithm, settings),
         rate=partial(methods.rate_of, settings),
         operations=lambda stage: _operations(settings, dataset.visible),
@@ -64,10 +52,9 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     )
 
 
-def data_bias(settings: Any, dataset: Dataset) -> np.ndarray:
+def data_bias(settings: Any, shape: Shape) -> np.ndarray:
     """The visible biases of independent units with the means of the training rows."""
-    means = dataset.train.mean(axis=0, dtype=np.float64) / dataset.levels
-    return bias_of(units_of(settings), means, len(dataset.train))
+    return bias_of(units_of(settings), np.asarray(shape.means), shape.rows)
 
 
 def units_of(settings: Any) -> BernoulliUnits | GaussianUnits:
@@ -79,11 +66,10 @@ def units_of(settings: Any) -> BernoulliUnits | GaussianUnits:
 
 def _batches(settings: Any) -> Callable[..., Array]:
     """Batches [visible, row]: binary values in the machine's coding, or real ones."""
-    size, units = settings.training.batch_size, units_of(settings)
+    drawn, units = batches.in_order(settings.training.batch_size), units_of(settings)
 
-    def draw(key: PRNGKeyArray, rows: batches.Rows, order: Array, position: Array) -> UnitRows:
-        chosen = jax.lax.dynamic_slice(order, (position * size,), (size,))
-        found = batches.draw(key, rows, chosen, jnp.zeros(()).dtype)
+    def draw(key: PRNGKeyArray, rows: batches.StoredRows, order: Array, position: Array) -> UnitRows:
+        found = drawn(key, rows, order, position)
         return units.coding.value(found, found.dtype) if isinstance(units, BernoulliUnits) else found
 
     return draw
@@ -147,4 +133,4 @@ def panels(run: Any, dataset: Dataset) -> dict[str, Panel]:
     }
 
 
-KIND = Kind(shape_of, fresh, problem, trained, panels)
+KIND = Kind(fresh, problem, trained, panels)

@@ -20,7 +20,7 @@ from natgrad.models.rbm.units import PerRow, UnitRows
 ROWS_AT_ONCE = 1000  # rows of a product
 
 
-class Normalizer(NamedTuple):
+class LogPartition(NamedTuple):
     """log Z; where it is not exact, the two estimates that it comes from."""
 
     log_z: float
@@ -44,7 +44,7 @@ class Normalizer(NamedTuple):
         } | ({"warning": doubt} if doubt else {})
 
 
-def normalizer(
+def log_partition_of(
     key: PRNGKeyArray,
     model: Boltzmann,
     base: Array,
@@ -53,15 +53,15 @@ def normalizer(
     chains: int,
     temperatures: int,
     turns: int,
-) -> Normalizer:
+) -> LogPartition:
     """log Z. Reverse chains start after so many turns of Gibbs sampling from given visible states."""
     if is_enumerable(model):
-        return Normalizer(float(_exact(model)))
+        return LogPartition(float(_exact(model)))
     key_forward, key_turns, key_reverse = jax.random.split(key, 3)
     forward = annealed.anneal(key_forward, model, base, chains=chains, temperatures=temperatures)
     own = settled(key_turns, model, start, chains=chains, turns=turns)
     reverse = annealed.anneal_back(key_reverse, model, base, own, temperatures=temperatures)
-    return Normalizer(float(forward.log_z), forward, reverse)
+    return LogPartition(float(forward.log_z), forward, reverse)
 
 
 def settled(key: PRNGKeyArray, model: Boltzmann, start: UnitRows, *, chains: int, turns: int) -> UnitRows:

@@ -13,7 +13,7 @@ from natgrad.models.rbm.solving import WHOLE_SOLVERS, centering
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_system
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 
@@ -87,8 +87,13 @@ def rate_of(settings: Any, pace: Pace) -> optax.Schedule:
 def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
     """The training method of a config at a pace; machines have one stage only."""
     del stage
-    chosen, rate = settings.optimizer, rate_of(settings, pace)
+    rate = rate_of(settings, pace)
     objective = objective_of(settings.objective)
     direction = BOLTZMANN_DIRECTIONS[settings.method](settings, rate, objective)
-    optimizer = OPTIMIZERS[chosen.name](chosen.momentum)
-    return descent(objective, direction, optimizer, scale=downhill(rate), average=settings.evaluation.average)
+    return descent(
+        objective,
+        direction,
+        optimizer_of(settings.optimizer),
+        scale=downhill(rate),
+        average=settings.evaluation.average,
+    )

@@ -7,7 +7,8 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
-from natgrad.models.registry import Column, Spec
+from natgrad.models import registry
+from natgrad.models.registry import Column, Settings, Spec
 
 
 class Data(sections.Data):
@@ -20,7 +21,7 @@ class Data(sections.Data):
     )
 
 
-class RestrictedMachine(sections.Model):
+class RestrictedMachine(sections.ModelSection):
     """The size of a machine, its units and its initial values."""
 
     hidden: PositiveInt = setting(100, "Hidden units.")
@@ -95,11 +96,19 @@ class Judged(sections.Evaluation):
     )
 
 
-class Shape(Section):
-    """What the data decide."""
+class Shape(registry.Shape):
+    """What the data decide: the size, and how many training rows have which means."""
 
-    visible: int
-    image_shape: tuple[int, int] | None = None
+    means: tuple[float, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, config: Any, dataset: Any) -> "Shape":
+        """The size and the means of a data set."""
+        del config
+        found = dataset.train.mean(axis=0, dtype=float) / dataset.levels
+        means, rows = tuple(found.tolist()), len(dataset.train)
+        return cls(visible=dataset.visible, image_shape=dataset.image_shape, means=means, rows=rows)
 
 
 _Centered = with_defaults(Contrastive, centering=True)
@@ -115,10 +124,10 @@ def _has_samples(config: Any) -> None:
         )
 
 
-def _settings(method: str) -> type[sections.Run]:
+def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     natural = method == "natural"
     return sections.compose(
-        "rbm",
+        kind,
         method,
         *([sections.own_length, _has_samples] if natural else []),
         data=Data,
@@ -158,7 +167,7 @@ def check(config: Any, dataset: Any) -> None:
 _NATS = "nats per row"
 SPEC = Spec(
     kinds={"rbm": "a restricted Boltzmann machine: a visible and a hidden layer, and weights between them"},
-    settings={("rbm", method): _settings(method) for method in ("natural", "plain")},
+    settings=Settings(_settings, [("rbm", method) for method in ("natural", "plain")]),
     methods={
         "natural": "natural gradient: the Fisher of the joint model, from the step's own chains or by "
         "enumeration; by default solved in sample space, where statistics are centered",
@@ -202,8 +211,7 @@ SPEC = Spec(
         Column("swap_rate", "swap rate", higher=None, chart="Swap rates", note="of all neighbors"),
         Column("swap_rate_least", "least swap rate", chart="Swap rates", note="of the worst pair"),
     ),
-    judge="valid_loss",
-    headline="test_ll",
+    headline=("test_ll", "test_pseudo"),
     shape=Shape,
     kind="natgrad.models.rbm.kind:KIND",
     is_scheduled=lambda config: config.optimizer.schedule != "constant",
@@ -211,6 +219,6 @@ SPEC = Spec(
     commands={
         "evaluate": "natgrad.models.rbm.commands:evaluate",
         "sample": "natgrad.models.rbm.commands:sample",
-        "fisher": "natgrad.models.rbm.commands:fisher",
+        "fisher": "natgrad.models.rbm.commands:show_fisher",
     },
 )

@@ -15,7 +15,7 @@ import numpy as np
 from natgrad.errors import InputError
 from natgrad.layers import generator
 from natgrad.models.rbm import files, gibbs, pseudo
-from natgrad.models.rbm.likelihood import Normalizer, log_likelihoods, normalizer
+from natgrad.models.rbm.likelihood import LogPartition, log_likelihoods, log_partition_of
 from natgrad.models.rbm.machine import Boltzmann, bias_of, hidden_inputs, visible_inputs
 from natgrad.models.rbm.partition import is_enumerable
 from natgrad.models.rbm.units import BernoulliUnits, UnitRows
@@ -42,7 +42,7 @@ class TrainedBoltzmann:
         temperatures: int = 10_000,
         turns: int = TURNS,
         seed: int = 0,
-    ) -> Normalizer:
+    ) -> LogPartition:
         """log Z. For annealing, rows of data say where to begin: at their means, and in reverse at them."""
         model, key = self.parameters, generator.key(seed)
         at_least_one("chains", chains)
@@ -50,7 +50,7 @@ class TrainedBoltzmann:
             raise InputError("annealing begins at the means of data, got no rows; give rows of training data")
         start = self.coded(rows) if rows is not None else jnp.zeros((model.sizes[0], 1))
         counts = {"chains": chains, "temperatures": temperatures, "turns": turns}
-        return normalizer(key, model, self.base(start), self._own(start), **counts)
+        return log_partition_of(key, model, self.base(start), self._own(start), **counts)
 
     def base(self, visible: UnitRows) -> jax.Array:
         """The biases of independent units with the means of rows."""

@@ -77,7 +77,7 @@ class BernoulliUnits:
     def drawn(self, key: PRNGKeyArray, inputs: UnitRows) -> UnitRows:
         """A value of every unit, in its coding."""
         uniform = jax.random.uniform(key, inputs.shape, inputs.dtype)
-        return bernoulli.draw(uniform[:, None], self.span * inputs[:, None], self.coding)[:, 0]
+        return bernoulli.draw(uniform[..., None], self.span * inputs[..., None], self.coding)[..., 0]
 
     def log_partition(self, inputs: UnitRows) -> PerRow:
         """The sum of low y + softplus(s y)."""
@@ -85,8 +85,8 @@ class BernoulliUnits:
 
     def rise(self, inputs: UnitRows, before: Array, now: Array) -> PerRow:
         """How much `log_partition` of t times the inputs rises from one t to another."""
-        z = self.span * inputs[:, None]
-        steps = -bernoulli.log_ratio(now * z, before * z, jnp.zeros_like(z))[0]
+        z = self.span * inputs[..., None]
+        steps = -bernoulli.log_ratio(now * z, before * z, jnp.zeros_like(z))[:, 0]
         return steps + (now - before) * self.coding.low * inputs.sum(axis=0) if self.coding.low else steps
 
     def log_base(self, values: UnitRows) -> PerRow:
@@ -127,7 +127,7 @@ class GaussianUnits:
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _log_partition(units: BernoulliUnits, inputs: UnitRows) -> PerRow:
     nothing = jnp.zeros((inputs.shape[0], 1, 1), inputs.dtype)
-    softplus = -bernoulli.log_prob(units.span * inputs[:, None], nothing)[0]
+    softplus = -bernoulli.log_prob(units.span * inputs[..., None], nothing)[:, 0]
     return softplus + units.coding.low * inputs.sum(axis=0) if units.coding.low else softplus
 
 

@@ -1,9 +1,9 @@
-"""Learn targets from inputs: a network and the law of its targets.
+"""Learn targets from inputs: a network and the output distribution.
 
-    loss = -(1/n) sum_i log p(t_i | r(x_i))          [revisiting eq. 6], with the sign that is minimised
+    loss = -(1/n) sum_i log p(t_i | r(x_i))          [revisiting eq. 6], with the sign that is minimized
 
 The rows that the metric sees are a plain part of the batch: the gradient's own (None), others, or
-unlabelled ones, whose targets are None.
+unlabeled ones, whose targets are None.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Estimate, Model, Objective, stateless
 from natgrad.errors import InputError
-from natgrad.layers.outputs import Law
+from natgrad.layers.outputs import Output
 
 Network = Callable[[Model, Any], Array]
 
 
 class Task(NamedTuple):
-    """A network, from (parameters, inputs) to outputs with the rows first, and the law of its targets."""
+    """A network, from (parameters, inputs) to outputs with the rows first, and the output distribution."""
 
     network: Network
-    law: Law
+    output: Output
 
 
-class Rows(NamedTuple):
-    """Inputs, rows first (an array or a pytree of them), and their targets; None for unlabelled rows."""
+class Examples(NamedTuple):
+    """Inputs, rows first (an array or a pytree of them), and their targets; None for unlabeled rows."""
 
     inputs: Any
     targets: Any = None
@@ -39,42 +39,42 @@ class Rows(NamedTuple):
         return jax.tree.leaves(self.inputs)[0].shape[0]
 
 
-class Labelled(NamedTuple):
+class TaskBatch(NamedTuple):
     """A batch: the rows of the gradient, and those of the metric where they are others."""
 
-    rows: Rows
-    metric: Rows | None = None
+    rows: Examples
+    metric: Examples | None = None
 
     @property
-    def metric_rows(self) -> Rows:
+    def metric_rows(self) -> Examples:
         """The rows on which the metric is computed."""
         return self.rows if self.metric is None else self.metric
 
 
-def loss(task: Task, parameters: Model, rows: Rows) -> Float[Array, ""]:
+def task_loss(task: Task, parameters: Model, rows: Examples) -> Float[Array, ""]:
     """The mean of -log p(t | r) over the rows."""
-    return -task.law.log_prob(task.network(parameters, rows.inputs), rows.targets).mean()
+    return -task.output.log_prob(task.network(parameters, rows.inputs), rows.targets).mean()
 
 
 def supervised(task: Task) -> Objective:
     """Value and gradient of the loss; what is handed on to the metric is the batch itself."""
 
-    def estimate(key: PRNGKeyArray, model: Model, batch: Labelled) -> Estimate:
+    def estimate(key: PRNGKeyArray, model: Model, batch: TaskBatch) -> Estimate:
         del key
-        check(task, model, batch)
-        value, gradient = jax.value_and_grad(lambda p: loss(task, p, batch.rows))(model)
+        check_batch(task, model, batch)
+        value, gradient = jax.value_and_grad(lambda p: task_loss(task, p, batch.rows))(model)
         return Estimate(value, gradient, batch, {})
 
-    return stateless(estimate, lambda model, batch: loss(task, model, batch.rows))
+    return stateless(estimate, lambda model, batch: task_loss(task, model, batch.rows))
 
 
-def check(task: Task, parameters: Model, batch: Labelled) -> None:
+def check_batch(task: Task, parameters: Model, batch: TaskBatch) -> None:
     """Refuse, in one sentence, what cannot be trained on; values are seen only outside jit."""
     check_parameters(parameters)
     outputs = check_outputs(task, parameters, batch.rows)
     if batch.rows.targets is None:
-        raise InputError("the rows of the gradient have no targets; only the metric's rows may be unlabelled")
-    task.law.check(outputs, batch.rows.targets)
+        raise InputError("the rows of the gradient have no targets; only the metric's rows may be unlabeled")
+    task.output.check(outputs, batch.rows.targets)
     if batch.metric is not None:
         check_metric_rows(batch.rows, batch.metric)
 
@@ -94,7 +94,7 @@ def check_parameters(parameters: Model) -> None:
             )
 
 
-def check_outputs(task: Task, parameters: Model, rows: Rows) -> jax.ShapeDtypeStruct:
+def check_outputs(task: Task, parameters: Model, rows: Examples) -> jax.ShapeDtypeStruct:
     """The outputs' shape: floating-point, and as many rows as there are inputs."""
     if rows.number == 0:
         raise InputError("a batch needs at least one row, got none")
@@ -110,7 +110,7 @@ def check_outputs(task: Task, parameters: Model, rows: Rows) -> jax.ShapeDtypeSt
     return outputs
 
 
-def check_metric_rows(rows: Rows, metric: Rows) -> None:
+def check_metric_rows(rows: Examples, metric: Examples) -> None:
     """The metric's rows must be like the gradient's; only their number may differ."""
     kinds = lambda tree: jax.tree.map(lambda leaf: (leaf.shape[1:], str(leaf.dtype)), tree)  # noqa: E731
     if kinds(rows.inputs) != kinds(metric.inputs):

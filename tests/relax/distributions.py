@@ -30,7 +30,7 @@ FAMILIES = {
     "categorical": (Categorical(4), jnp.array([0.5, -0.2, 1.0])),
     "full": (gaussian.full(2), gaussian.full(2).of_moments(MEAN, COVARIANCE)),
     "full 3": (gaussian.full(3), gaussian_point(gaussian.full(3))),
-    "diagonal": (gaussian.diagonal(2), gaussian_point(gaussian.diagonal(2))),
+    "diagonal": (gaussian.diagonal_gaussian(2), gaussian_point(gaussian.diagonal_gaussian(2))),
     "chain": (gaussian.sparse(3, [(0, 1), (1, 2)]), gaussian_point(gaussian.sparse(3, [(0, 1), (1, 2)]))),
     "cycle": (
         gaussian.sparse(4, [(0, 1), (1, 2), (2, 3), (0, 3)]),
@@ -73,7 +73,7 @@ def support(family, theta):
 
 
 def density(family, theta, points):
-    """log p(x), written without natgrad's psi: by normalised sums, or by scipy's Gaussian."""
+    """log p(x), written without natgrad's psi: by normalized sums, or by scipy's Gaussian."""
     if isinstance(family, gaussian.Gaussian):
         linear, quadratic = family.unpack(theta)
         covariance = jnp.linalg.inv(-2 * quadratic)
