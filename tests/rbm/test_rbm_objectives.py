@@ -74,7 +74,7 @@ NEGATIVES = {
 
 @pytest.mark.parametrize(
     ("coding", "name"),
-    [("signed", "cd"), ("binary", "pcd"), ("signed", "tempering"), ("binary", "tempering")],
+    [("signed", "cd"), ("binary", "pcd"), ("signed", "tempering")],
 )
 def test_a_sampled_gradient_is_that_of_its_samples(coding, name):
     model, rows = made(coding), jnp.asarray(all_states(4, coding)[:, ::3])
@@ -106,6 +106,7 @@ def test_tempered_chains_have_the_machine_as_their_law(coding):
     assert (np.abs(first.mean(axis=1) - 0.5) < 5 * 0.5 / number**0.5).all()  # at zero, fair coins
 
 
+@pytest.mark.slow
 def test_tempering_joins_modes_that_plain_chains_do_not_leave():
     weight = jnp.full((3, 8), 1.0)
     model = made("signed", (8, 3)).with_arrays(weight, jnp.zeros(3), jnp.zeros(8))
@@ -116,17 +117,3 @@ def test_tempering_joins_modes_that_plain_chains_do_not_leave():
         shares[name] = float((drawn.visible.sum(axis=0) > 0).mean())
     assert shares["pcd"] == 1.0
     assert shares["tempering"] < 0.9
-
-
-def test_an_exact_training_reaches_the_law_of_the_data():
-    model, rows = made("binary", (3, 2), scale=0.1), jnp.array([[0.0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 0]])
-    objective = objectives.enumerated_likelihood()
-    carry = objective.init(generator.key(0), model, rows)
-
-    def step(_, at):
-        found, _ = objective.estimate(generator.key(0), carry, at, rows)
-        return jax.tree.map(lambda leaf, slope: leaf - 0.3 * slope, at, found.gradient)
-
-    done = jax.jit(lambda at: jax.lax.fori_loop(0, 3000, step, at))(model)
-    entropy = 1.5 * np.log(2)
-    assert float(objective.revalue(done, objectives.Contrast(rows, None, None))) < entropy + 0.1
