@@ -54,7 +54,7 @@ def take_batch(
     return (uniform < chosen.astype(dtype)).astype(dtype)  # ~ Bernoulli(value / levels)
 
 
-def in_order(size: int) -> Callable[[PRNGKeyArray, StoredRows, Array, Array], Float[Array, "visible batch"]]:
+def in_order(size: int) -> Callable[..., Float[Array, "visible batch"]]:
     """How batch number `position` of an epoch's order is drawn."""
 
     def drawn(

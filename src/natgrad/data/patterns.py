@@ -35,7 +35,7 @@ class PatternDistribution:
 def three_by_three_distribution() -> PatternDistribution:
     """The distribution of `3by3`.
 
-    >>> round(three_by_three().entropy, 5)
+    >>> round(three_by_three_distribution().entropy, 5)
     2.42827
     """
     patterns = np.array([[int(bit) for bit in text] for text in _COLUMNS + _ROWS], np.uint8)

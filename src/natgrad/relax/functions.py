@@ -144,7 +144,7 @@ NAMES = (*_CONTINUOUS, *_BINARY, *_MADE)
 def named_problem(name: str, size: int, seed: int = 0) -> SearchProblem:
     """The problem of that name, compiled; the seed makes an instance where there are many.
 
-    >>> float(problem("onemax", 3).function(jnp.array([1.0, -1.0, 1.0])))
+    >>> float(named_problem("onemax", 3).function(jnp.array([1.0, -1.0, 1.0])))
     1.0
     """
     if name in _CONTINUOUS:
