@@ -201,9 +201,7 @@ def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, 
         assert (result["pareto_k"] > 0.7) == heavy == (result["heavy_tailed_rows"] > 0.5)
     assert ("warning" in result) == heavy
     if heavy:
-        wanted = (
-            r"mc_se is not to be trusted and test_ll is likely to be too low: for (\d+)% of the rows "
-        )
+        wanted = r"mc_se is not to be trusted and test_ll is likely to be too low: for (\d+)% of the rows "
         share = re.fullmatch(wanted + ".*; give more --samples", result["warning"])[1]
         assert int(share) / 100 >= max(0.5, result["heavy_tailed_rows"] or 0)
 
