@@ -53,10 +53,6 @@ class Contrastive(Section):
     gibbs: PositiveInt | None = setting(None, "Turns of Gibbs sampling in every step.", unset="1")
     chains: PositiveInt | None = setting(None, "Chains that are carried from step to step.", unset="100")
     temperatures: int | None = setting(None, "Temperatures of the tempered chains.", unset="10", ge=2)
-    centering: bool = setting(
-        False,
-        "Take averages from the statistics: another chart of the same machines, in which steps are made.",
-    )
 
     @model_validator(mode="after")
     def _only_what_is_read(self) -> "Contrastive":
@@ -67,6 +63,73 @@ class Contrastive(Section):
                     f"{self.negative}; leave it out, or choose another"
                 )
         return self
+
+
+class Centerable(Contrastive):
+    """The same, with a choice of the chart."""
+
+    centering: bool = setting(
+        False,
+        "Take averages from the statistics: another chart of the same machines, in which steps are made.",
+    )
+
+
+class Penalized(Centerable):
+    """The same, and what correlation costs."""
+
+    gamma: float = setting(
+        0.01, "The share of the penalty in the loss; the practical version starts with it.", ge=1e-5, le=1
+    )
+    covariance: Literal["vh", "vv", "hh", "all"] = setting(
+        "vh", "What is penalized: the covariance of visible with hidden units, of either layer, or all."
+    )
+    practical: bool = setting(
+        False, "The version of the report: the change of a covariance over 15 steps, and a gamma that adapts."
+    )
+    threshold: PositiveFloat | None = setting(
+        None, "Where the practical version calls an entry of its penalty large.", unset="0.01"
+    )
+    share: float | None = setting(
+        None, "The share of large entries above which its gamma rises.", unset="0.1", gt=0, lt=1
+    )
+
+    @model_validator(mode="after")
+    def _practical_is_of_both_layers(self) -> "Penalized":
+        if self.practical and self.covariance != "vh":
+            raise InputError(
+                "objective.practical adds a change of the covariance of both layers to the weights, got "
+                f"objective.covariance {self.covariance}; use vh, or leave practical out"
+            )
+        for name in ("threshold", "share"):
+            if getattr(self, name) is not None and not self.practical:
+                raise InputError(
+                    f"objective.{name} is for the practical penalty, got the exact one; leave it out, or add "
+                    "--objective.practical"
+                )
+        return self
+
+
+class Roots(Section):
+    """How the statistics are whitened."""
+
+    source: Literal["model", "data"] = setting(
+        "model", "What is to be white: the units of the model, as the negative phase has them, or the data."
+    )
+    epsilon: PositiveFloat = setting(0.05, "The variance of the noise that is imagined in every unit.")
+    biases: bool = setting(True, "Biases are steps of the whitened chart too, not weights alone.")
+
+
+class Followed(Roots):
+    """Whitening that follows a rule of learning."""
+
+    rate: PositiveFloat = setting(0.05, "How fast the whitening matrices follow the statistics.")
+    refresh: PositiveInt = setting(1, "Steps between two updates of the whitening matrices.")
+
+
+class Decomposed(Roots):
+    """Whitening by eigenvectors."""
+
+    refresh: PositiveInt = setting(20, "Steps that a decomposition serves.")
 
 
 class JointFisher(sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive):
@@ -111,8 +174,17 @@ class Shape(registry.Shape):
         return cls(visible=dataset.visible, image_shape=dataset.image_shape, means=means, rows=rows)
 
 
-_Centered = with_defaults(Contrastive, centering=True)
+_Centered = with_defaults(Centerable, centering=True)
 _Training = with_defaults(sections.Training, batch_size=100)
+_Fisher = with_defaults(JointFisher, damping=0.1)
+_PARTS: dict[str, dict[str, Any]] = {
+    "natural": {"objective": _Centered, "metric": _Fisher},
+    "plain": {"objective": Centerable},
+    "penalty": {"objective": Penalized},
+    "whitening": {"objective": Contrastive, "whitening": Followed},
+    "eigen-whitening": {"objective": Contrastive, "whitening": Decomposed},
+}
+_RATES = {"plain": 0.05, "penalty": 0.05}  # others: 0.02
 
 
 def _has_samples(config: Any) -> None:
@@ -132,9 +204,8 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
         *([sections.own_length, _has_samples] if natural else []),
         data=Data,
         model=RestrictedMachine,
-        objective=_Centered if natural else Contrastive,
-        **({"metric": with_defaults(JointFisher, damping=0.1)} if natural else {}),
-        optimizer=with_defaults(sections.Optimizer, learning_rate=0.02 if natural else 0.05),
+        **_PARTS[method],
+        optimizer=with_defaults(sections.Optimizer, learning_rate=_RATES.get(method, 0.02)),
         training=_Training,
         evaluation=Judged,
     )
@@ -167,11 +238,15 @@ def check(config: Any, dataset: Any) -> None:
 _NATS = "nats per row"
 SPEC = Spec(
     kinds={"rbm": "a restricted Boltzmann machine: a visible and a hidden layer, and weights between them"},
-    settings=Settings(_settings, [("rbm", method) for method in ("natural", "plain")]),
+    settings=Settings(_settings, [("rbm", method) for method in _PARTS]),
     methods={
         "natural": "natural gradient: the Fisher of the joint model, from the step's own chains or by "
         "enumeration; by default solved in sample space, where statistics are centered",
         "plain": "the gradient itself, or with objective.centering the one of centered statistics",
+        "penalty": "plain, with a penalty of the covariances of units: the exact one, or the report's own",
+        "whitening": "plain in a chart where both layers are whitened by matrices that follow a rule of "
+        "learning; the machine itself stays plain",
+        "eigen-whitening": "the same with matrices by eigendecomposition, every few steps",
     },
     short={
         "hidden": "model.hidden",
@@ -181,6 +256,7 @@ SPEC = Spec(
         "gibbs": "objective.gibbs",
         "chains": "objective.chains",
         "centering": "objective.centering",
+        "gamma": "objective.gamma",
         "damping": "metric.damping",
         "refresh": "metric.refresh",
         "solver": "metric.solver",
@@ -210,6 +286,22 @@ SPEC = Spec(
         Column("log_z", "log Z", "nats", error="log_z_se"),
         Column("swap_rate", "swap rate", higher=None, chart="Swap rates", note="of all neighbors"),
         Column("swap_rate_least", "least swap rate", chart="Swap rates", note="of the worst pair"),
+        Column("penalty", "penalty", chart="Penalty", log=True, note="the squared norm of the covariances"),
+        Column("gamma", "weight of the penalty", log=True),
+        Column(
+            "white_distance",
+            "covariances from the identity",
+            higher=False,
+            chart="Distance from the identity",
+            note="relative; of v and h as the chart has them, under the machine",
+        ),
+        Column(
+            "fisher_distance",
+            "Fisher from the identity",
+            higher=False,
+            chart="Distance from the identity",
+            note="relative; of the joint Fisher in the chart, for small machines",
+        ),
     ),
     headline=("test_ll", "test_pseudo"),
     shape=Shape,
