@@ -126,9 +126,9 @@ def test_the_practical_version_adds_the_average_change_of_the_covariance():
     assert {True, False} == set(map(bool, course))
 
 
-def test_a_penalty_from_chains(coding="signed"):
+def test_a_penalty_from_chains():
     """The average over many chains is near the exact gradient; no z-test, as the estimate is biased."""
-    model, rows = made(coding, scale=0.3), jnp.asarray(all_states(4, coding)[:, ::3])
+    model, rows = made("signed", scale=0.3), jnp.asarray(all_states(4, "signed")[:, ::3])
     objective = penalty.penalized(
         objectives.sampled_likelihood(negative.persistent(20000, 10)), 1.0, penalty.BLOCKS["all"]
     )
