@@ -1,9 +1,9 @@
 """The course of every variant's best setting: python -m experiments.rbm_seed.course [TRIALS].
 
-Writes `course.md` from the record: the mean test log-likelihood over the seeds that confirm, at some epochs, and the
-seconds of training until the last one. Nothing is trained. With the folder of the sweep's trials it first writes
-`distances.jsonl`, which the record does not have: how far covariances and Fisher of a method that reports it are from
-the identity in the chart of its steps, before and after training.
+Writes `course.md` from the record: the mean test log-likelihood over the seeds that confirm, at some epochs,
+and the seconds of training until the last one. Nothing is trained. With the folder of the sweep's trials it
+first writes `distances.jsonl`, which the record does not have: how far covariances and Fisher of a method
+that reports it are from the identity in the chart of its steps, before and after training.
 """
 
 import argparse
