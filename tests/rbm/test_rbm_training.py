@@ -199,7 +199,7 @@ def test_a_large_machine_is_annealed_from_both_ends():
             {"method": "penalty", "objective.practical": True, "objective.covariance": "vv"},
             "objective.practical adds.*got objective.covariance vv; use vh",
         ),
-        ({"method": "penalty", "gamma": 2}, "objective.gamma: expected a number"),
+        ({"method": "penalty", "objective.gamma": 2}, "objective.gamma: expected a number"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_one_sentence(settings, words, binary, tmp_path):

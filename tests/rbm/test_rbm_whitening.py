@@ -11,7 +11,7 @@ from natgrad.layers import generator
 from natgrad.models.rbm import distance, moments, objectives, whitening
 from natgrad.models.rbm.machine import Offsets
 from natgrad.models.rbm.partition import exact_log_likelihood
-from natgrad.models.rbm.whitening import Chart, from_whitened, to_whitened
+from natgrad.models.rbm.whitening import WhiteChart, from_whitened, to_whitened
 
 codings = pytest.mark.parametrize("coding", list(CODINGS))
 RULES = {"whitening": whitening.equivariant(0.2, 1e-3), "eigen": whitening.by_eigenvectors(1e-3)}
@@ -26,7 +26,7 @@ def flat(model):
 
 def some_chart(seed=0):
     rng = np.random.default_rng(seed)
-    return Chart(*(jnp.asarray(np.eye(n) + 0.3 * rng.normal(size=(n, n))) for n in (4, 3)))
+    return WhiteChart(*(jnp.asarray(np.eye(n) + 0.3 * rng.normal(size=(n, n))) for n in (4, 3)))
 
 
 def some_offsets():

@@ -20,7 +20,7 @@ from natgrad.models.rbm.machine import Boltzmann, Offsets, visible_inputs
 from natgrad.models.rbm.moments import Joint, Portion, covariances, enumerated_joint
 from natgrad.models.rbm.monitor import is_cheap
 from natgrad.models.rbm.partition import smaller_side
-from natgrad.models.rbm.whitening import Chart, Whitened, identity_chart, to_whitened
+from natgrad.models.rbm.whitening import WhiteChart, Whitened, identity_chart, to_whitened
 
 _MOST = 1024  # parameters of a Fisher that every evaluation may look at
 
@@ -39,7 +39,7 @@ def distances(state: State, *, biases: bool, chains: Any) -> dict[str, float]:
     return found
 
 
-def white_distance(joint: Joint, chart: Chart) -> Float[Array, ""]:
+def white_distance(joint: Joint, chart: WhiteChart) -> Float[Array, ""]:
     """How far the covariances of U v and V h are from the identity."""
     found = covariances(joint)
     visible, hidden = (found.yy, found.xx) if joint.hidden_first else (found.xx, found.yy)
@@ -48,7 +48,7 @@ def white_distance(joint: Joint, chart: Chart) -> Float[Array, ""]:
     return jnp.sqrt((jnp.vdot(below, below) + jnp.vdot(above, above)) / (len(visible) + len(hidden)))
 
 
-def fisher_distance(model: Boltzmann, chart: Chart, offsets: Offsets, biases: bool) -> Float[Array, ""]:
+def fisher_distance(model: Boltzmann, chart: WhiteChart, offsets: Offsets, biases: bool) -> Float[Array, ""]:
     """How far A^T F A is from the identity, with A from the chart to the machine's own parameters."""
 
     def row(numbers: Array) -> Array:
@@ -60,12 +60,12 @@ def fisher_distance(model: Boltzmann, chart: Chart, offsets: Offsets, biases: bo
 
 
 @jax.jit
-def _exact_white_distance(model: Boltzmann, chart: Chart) -> Float[Array, ""]:
+def _exact_white_distance(model: Boltzmann, chart: WhiteChart) -> Float[Array, ""]:
     return white_distance(enumerated_joint(model), chart)
 
 
 @jax.jit
-def _sampled_white_distance(model: Boltzmann, chart: Chart, hidden: Array) -> Float[Array, ""]:
+def _sampled_white_distance(model: Boltzmann, chart: WhiteChart, hidden: Array) -> Float[Array, ""]:
     number = hidden.shape[1]
     only = Portion(hidden, visible_inputs(model, hidden), jnp.full((number,), 1 / number, hidden.dtype))
     return white_distance(Joint(lambda function: function(only), model.visible_units, True), chart)

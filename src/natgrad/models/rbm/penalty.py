@@ -40,7 +40,7 @@ WINDOW = 15  # steps of its average
 _FACTOR = 1.1  # how gamma rises and falls; the report does not say
 
 
-class Blocks(NamedTuple):
+class Penalties(NamedTuple):
     """Which covariances are penalized."""
 
     visible: bool = False
@@ -49,14 +49,16 @@ class Blocks(NamedTuple):
 
 
 BLOCKS = {
-    "vh": Blocks(),
-    "vv": Blocks(True, False, False),
-    "hh": Blocks(False, True, False),
-    "all": Blocks(True, True, True),
+    "vh": Penalties(),
+    "vv": Penalties(True, False, False),
+    "hh": Penalties(False, True, False),
+    "all": Penalties(True, True, True),
 }
 
 
-def covariance_penalty(model: Boltzmann, joint: Joint, blocks: Blocks) -> tuple[Float[Array, ""], Boltzmann]:
+def covariance_penalty(
+    model: Boltzmann, joint: Joint, blocks: Penalties
+) -> tuple[Float[Array, ""], Boltzmann]:
     """||Cov||^2 of the chosen blocks and its exact gradient, as a tree like the machine."""
     found = _chosen(covariances(joint), blocks, hidden_first=joint.hidden_first)
     value = sum((jnp.vdot(block, block) for block in found[2:]), jnp.zeros((), found.x.dtype))
@@ -74,7 +76,7 @@ def covariance_penalty(model: Boltzmann, joint: Joint, blocks: Blocks) -> tuple[
     return value, model.with_arrays(both.T, second, first)
 
 
-def penalized(objective: Objective, gamma: float, blocks: Blocks) -> Objective:
+def penalized(objective: Objective, gamma: float, blocks: Penalties) -> Objective:
     """A share gamma of the penalty in place of as much of the likelihood."""
 
     def estimate(key: PRNGKeyArray, carry: Any, model: Boltzmann, rows: UnitRows) -> tuple[Estimate, Any]:
@@ -88,7 +90,7 @@ def penalized(objective: Objective, gamma: float, blocks: Blocks) -> Objective:
     return Objective(objective.init, estimate)
 
 
-class Followed(NamedTuple):
+class PracticalCarry(NamedTuple):
     """What the practical version keeps: the likelihood's carry, Cov(h, v) of the last steps, gamma."""
 
     chains: Any
@@ -104,16 +106,16 @@ def practically_penalized(objective: Objective, gamma: float, *, threshold: floa
     The value is the likelihood's: what is added to its gradient is no gradient of anything.
     """
 
-    def init(key: PRNGKeyArray, model: Boltzmann, batch: UnitRows) -> Followed:
+    def init(key: PRNGKeyArray, model: Boltzmann, batch: UnitRows) -> PracticalCarry:
         begun = objective.init(key, model, batch)
         history = jnp.zeros((WINDOW, *model.weight.shape), model.weight.dtype)
-        return Followed(
+        return PracticalCarry(
             begun.chains, begun.offsets, history, jnp.asarray(gamma, history.dtype), jnp.zeros((), jnp.int32)
         )
 
     def estimate(
-        key: PRNGKeyArray, carry: Followed, model: Boltzmann, rows: UnitRows
-    ) -> tuple[Estimate, Followed]:
+        key: PRNGKeyArray, carry: PracticalCarry, model: Boltzmann, rows: UnitRows
+    ) -> tuple[Estimate, PracticalCarry]:
         found, later = objective.estimate(key, Carried(carry.chains, carry.offsets), model, rows)
         joint = joint_of(model, found.samples)
         now = _between(covariances(joint), hidden_first=joint.hidden_first)
@@ -129,7 +131,7 @@ def practically_penalized(objective: Objective, gamma: float, *, threshold: floa
         large = (jnp.abs(change) > threshold).mean(dtype=change.dtype) > share
         renewed = jnp.clip(jnp.where(large, weight * _FACTOR, weight / _FACTOR), LEAST, MOST)
         numbers = found.diagnostics | {"penalty": jnp.vdot(now, now), "gamma": weight}
-        after = Followed(later.chains, later.offsets, history, renewed, carry.steps + 1)
+        after = PracticalCarry(later.chains, later.offsets, history, renewed, carry.steps + 1)
         return found._replace(gradient=gradient, diagnostics=numbers), after
 
     return Objective(init, estimate)
@@ -139,7 +141,7 @@ def _between(found: Covariances, *, hidden_first: bool) -> Float[Array, "hidden 
     return found.xy if hidden_first else found.xy.T
 
 
-def _chosen(found: Covariances, blocks: Blocks, *, hidden_first: bool) -> Covariances:
+def _chosen(found: Covariances, blocks: Penalties, *, hidden_first: bool) -> Covariances:
     """Zeros in place of the blocks that are not penalized."""
     first, second = (blocks.hidden, blocks.visible) if hidden_first else (blocks.visible, blocks.hidden)
     kept = zip(found[2:], (first, second, blocks.between), strict=True)

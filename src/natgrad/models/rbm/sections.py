@@ -117,14 +117,14 @@ class Roots(Section):
     biases: bool = setting(True, "Biases are steps of the whitened chart too, not weights alone.")
 
 
-class Followed(Roots):
+class LearnedRoots(Roots):
     """Whitening that follows a rule of learning."""
 
     rate: PositiveFloat = setting(0.05, "How fast the whitening matrices follow the statistics.")
     refresh: PositiveInt = setting(1, "Steps between two updates of the whitening matrices.")
 
 
-class Decomposed(Roots):
+class EigenRoots(Roots):
     """Whitening by eigenvectors."""
 
     refresh: PositiveInt = setting(20, "Steps that a decomposition serves.")

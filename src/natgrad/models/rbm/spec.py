@@ -10,8 +10,8 @@ from natgrad.models.rbm.sections import (
     Centerable,
     Contrastive,
     Data,
-    Decomposed,
-    Followed,
+    EigenRoots,
+    LearnedRoots,
     JointFisher,
     Judged,
     Penalized,
@@ -42,8 +42,8 @@ _PARTS: dict[str, dict[str, Any]] = {
     "natural": {"objective": _Centered, "metric": _Fisher},
     "plain": {"objective": Centerable},
     "penalty": {"objective": Penalized},
-    "whitening": {"objective": Contrastive, "whitening": Followed},
-    "eigen-whitening": {"objective": Contrastive, "whitening": Decomposed},
+    "whitening": {"objective": Contrastive, "whitening": LearnedRoots},
+    "eigen-whitening": {"objective": Contrastive, "whitening": EigenRoots},
 }
 _RATES = {"plain": 0.05, "penalty": 0.05}  # others: 0.02
 
@@ -116,7 +116,6 @@ SPEC = Spec(
         "gibbs": "objective.gibbs",
         "chains": "objective.chains",
         "centering": "objective.centering",
-        "gamma": "objective.gamma",
         **METRIC_NAMES,
     },
     columns=(

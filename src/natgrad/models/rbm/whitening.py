@@ -30,7 +30,7 @@ from natgrad.models.rbm.objectives import MEMORY, Contrast
 from natgrad.solvers.units import known_after
 
 
-class Chart(NamedTuple):
+class WhiteChart(NamedTuple):
     """U and V."""
 
     visible: Float[Array, "visible visible"]
@@ -44,25 +44,27 @@ class Second(NamedTuple):
     hidden: Float[Array, "hidden hidden"]
 
 
-Rule = Callable[[Chart, Second, Any], tuple[Chart, Any]]
+Rule = Callable[[WhiteChart, Second, Any], tuple[WhiteChart, Any]]
 """How a chart follows moments: the chart, them and `after` to the next ones (see `Estimate`)."""
 
 
 class Whitened(NamedTuple):
     """What is kept: the chart, moments averaged over steps if any are, and the number of steps."""
 
-    chart: Chart
+    chart: WhiteChart
     seen: Second | tuple[()]
     steps: Int[Array, ""]
 
 
-def identity_chart(model: Boltzmann) -> Chart:
+def identity_chart(model: Boltzmann) -> WhiteChart:
     """The chart in which nothing is whitened."""
     visible, hidden = model.sizes
-    return Chart(jnp.eye(visible, dtype=model.weight.dtype), jnp.eye(hidden, dtype=model.weight.dtype))
+    return WhiteChart(jnp.eye(visible, dtype=model.weight.dtype), jnp.eye(hidden, dtype=model.weight.dtype))
 
 
-def to_whitened(gradient: Boltzmann, chart: Chart, offsets: Offsets, *, biases: bool = True) -> Boltzmann:
+def to_whitened(
+    gradient: Boltzmann, chart: WhiteChart, offsets: Offsets, *, biases: bool = True
+) -> Boltzmann:
     """The gradient with respect to W', b' and a'; without `biases` the latter stay those of centering."""
     centered, (low, high) = to_centered(gradient, offsets), chart
     weight = high @ centered.weight @ low.T
@@ -71,7 +73,9 @@ def to_whitened(gradient: Boltzmann, chart: Chart, offsets: Offsets, *, biases: 
     return centered.with_arrays(weight, high @ centered.hidden_bias, low @ centered.visible_bias)
 
 
-def from_whitened(direction: Boltzmann, chart: Chart, offsets: Offsets, *, biases: bool = True) -> Boltzmann:
+def from_whitened(
+    direction: Boltzmann, chart: WhiteChart, offsets: Offsets, *, biases: bool = True
+) -> Boltzmann:
     """What parameters or a direction of the chart are in the machine's own."""
     low, high = chart
     weight, above, below = high.T @ direction.weight @ low, direction.hidden_bias, direction.visible_bias
@@ -91,8 +95,8 @@ def equivariant(rate: float, epsilon: float) -> Rule:
         white = matrix @ (moments + epsilon * identity) @ matrix.T
         return matrix - rate / (1 + rate * jnp.linalg.norm(white)) * (white - identity) @ matrix
 
-    def renew(chart: Chart, moments: Second, after: Any) -> tuple[Chart, Any]:
-        return Chart(*map(moved, chart, moments)), after
+    def renew(chart: WhiteChart, moments: Second, after: Any) -> tuple[WhiteChart, Any]:
+        return WhiteChart(*map(moved, chart, moments)), after
 
     return renew
 
@@ -106,11 +110,11 @@ def by_eigenvectors(epsilon: float) -> Rule:
         bounded = jnp.maximum(values, epsilon)  # rounding may leave less
         return (vectors / jnp.sqrt(bounded)) @ vectors.T, known_after((values, vectors))
 
-    def renew(chart: Chart, moments: Second, after: Any) -> tuple[Chart, Any]:
+    def renew(chart: WhiteChart, moments: Second, after: Any) -> tuple[WhiteChart, Any]:
         del chart
         below, after = root(moments.visible, after)
         above, after = root(moments.hidden, after)
-        return Chart(below, above), after
+        return WhiteChart(below, above), after
 
     return renew
 
@@ -158,7 +162,7 @@ def whitened_steepest(
         memory = _memory(kept.steps, drawn.rows.dtype)
         seen: Any = tree.blend(memory, kept.seen, moments()) if averaged else ()
 
-        def renewed(before: tuple[Chart, Array]) -> tuple[Chart, Array]:
+        def renewed(before: tuple[WhiteChart, Array]) -> tuple[WhiteChart, Array]:
             return rule(before[0], seen if averaged else moments(), before[1])
 
         current = kept.chart, jnp.asarray(estimate.after, drawn.rows.dtype)
