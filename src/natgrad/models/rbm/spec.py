@@ -11,9 +11,9 @@ from natgrad.models.rbm.sections import (
     Contrastive,
     Data,
     EigenRoots,
-    LearnedRoots,
     JointFisher,
     Judged,
+    LearnedRoots,
     Penalized,
     RestrictedMachine,
 )
