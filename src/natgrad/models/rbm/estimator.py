@@ -35,11 +35,11 @@ from natgrad.models.rbm.fitting import Fitting
 from natgrad.models.rbm.likelihood import LogPartition, log_likelihoods, log_partition_of
 from natgrad.models.rbm.machine import Boltzmann, bias_of
 from natgrad.models.rbm.partition import is_enumerable
-from natgrad.models.rbm.row_scores import pseudo_scores, rounded
+from natgrad.models.rbm.row_scores import nearest_binary, pseudo_scores
 from natgrad.models.rbm.trained import TURNS, TrainedBoltzmann
 from natgrad.models.rbm.units import BernoulliUnits
 
-FLOATS = (np.float64, np.float32)
+_FLOATS = (np.float64, np.float32)
 _PLAIN_RATE = 0.1  # scikit-learn's
 
 
@@ -121,7 +121,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self)
         weights, above, below = self.components_, self.intercept_hidden_, self.intercept_visible_
-        return pseudo_scores(weights, above, below, rounded(self._rows(X)), seed=self._seed)
+        return pseudo_scores(weights, above, below, nearest_binary(self._rows(X)), seed=self._seed)
 
     def log_likelihood(self, X: Any, *, return_facts: bool = False, **options: Any) -> Any:
         """log p(v) of every row, in nats: exact up to 22 units on the smaller side, otherwise by annealing.
@@ -131,7 +131,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         `temperatures` and `turns` are those of annealing. Gray values are rounded.
         """
         check_is_fitted(self)
-        rows = rounded(self._rows(X))
+        rows = nearest_binary(self._rows(X))
         dense = rows.toarray() if scipy.sparse.issparse(rows) else rows
         found = self._log_partition(**options)
         facts = found.facts()
@@ -164,7 +164,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _begin(self, X: Any) -> Any:
         """Forget everything, and take over what the rows and the parameters say."""
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS)
+        X = validate_data(self, X, accept_sparse="csr", dtype=_FLOATS)
         if self.scale and scipy.sparse.issparse(X):
             raise InputError(
                 "scale=True is for dense rows, got sparse ones; put a MaxAbsScaler before the machine"
@@ -176,7 +176,7 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self._unit(X)
 
     def _rows(self, X: Any) -> Any:
-        return self._unit(validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
+        return self._unit(validate_data(self, X, accept_sparse="csr", dtype=_FLOATS, reset=False))
 
     def _unit(self, X: Any) -> Any:
         """Rows in [0, 1], scaled if that is asked for."""

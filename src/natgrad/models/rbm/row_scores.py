@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.utils.extmath import safe_sparse_dot
 
 
-def rounded(rows: Any) -> Any:
+def nearest_binary(rows: Any) -> Any:
     """1 where a mean exceeds one half, otherwise 0; sparse rows stay sparse."""
     if not scipy.sparse.issparse(rows):
         return (rows > 0.5).astype(rows.dtype)
