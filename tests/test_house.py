@@ -81,7 +81,7 @@ def test_few_modules_at_the_root():
 SAME_CONTRACT = {
     "what a kind's folder offers to the registry and the training loop": (
         *("SPEC", "KIND", "Shape", "fresh", "problem", "trained", "panels", "check"),
-        *("algorithm", "rate_of", "METHODS", "SOLVERS"),
+        *("algorithm", "METHODS", "SOLVERS"),
     ),
     "a section of settings that a kind extends under its own name": ("Data", "Evaluation", "Training"),
     "a command and the function of the library that it calls": ("train", "resume", "sweep", "minimize"),

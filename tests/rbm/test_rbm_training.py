@@ -204,15 +204,15 @@ def test_a_file_that_is_no_machine(arrays, words, tmp_path):
 
 
 def test_a_file_needs_data_that_fit(run, tmp_path):
-    from natgrad.models.rbm.measure import judged_machine
+    from natgrad.models.rbm.measure import evaluate_machine
 
     file = run.model.save(tmp_path / "machine.npz")
     with pytest.raises(InputError, match="say which rows to judge it by, with --data NAME"):
-        judged_machine(file, None)
+        evaluate_machine(file, None)
     with pytest.raises(InputError, match="6 visible units, the rows of digits have 64 values"):
-        judged_machine(file, "digits")
+        evaluate_machine(file, "digits")
     with pytest.raises(InputError, match="rows: expected at least 0"):
-        judged_machine(run.folder, None, rows=-1)
+        evaluate_machine(run.folder, None, rows=-1)
     with pytest.raises(InputError, match=r"expected a \.npz file"):
         TrainedBoltzmann.load(tmp_path / "nothing.npz")
     with pytest.raises(InputError, match=r"got the HDF5 file .*; save its arrays .* with numpy.savez"):

@@ -76,6 +76,21 @@ COLUMNS = (
 )
 """What all traces may hold, beside epoch, step and seconds."""
 
+NATS = "nats per row"
+TEST_LL = Column(
+    "test_ll",
+    "test LL",
+    NATS,
+    higher=True,
+    chart="Test log-likelihood",
+    error="test_ll_se",
+    note="band: two standard errors over rows",
+    final=True,
+)
+"""The log-likelihood of test rows, of every kind that has one."""
+METRIC_NAMES = {"damping": "metric.damping", "refresh": "metric.refresh", "solver": "metric.solver"}
+"""Short names of a metric's settings, of every kind that has them."""
+
 
 class Shape(BaseModel, frozen=True, extra="forbid"):
     """What the data decide: enough, with the config, to make the model again. A kind may add to it."""

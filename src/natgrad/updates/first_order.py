@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.config.sections import MOMENTUM
-from natgrad.core import Carry, Direction, Estimate, Model, Step
+from natgrad.core import Carry, Direction, Estimate, Model, Pace, Step
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
     "sgd": lambda momentum: optax.identity(),
@@ -45,6 +45,15 @@ SCHEDULES: dict[str, Callable[[float, Decay], optax.Schedule]] = {
     "linear": lambda rate, decay: optax.linear_schedule(rate, rate * decay.final, decay.steps),
     "inverse-time": lambda rate, decay: inverse_time(rate, hold=decay.hold, time=decay.time),
 }
+
+
+def rate_schedule(chosen: Any, pace: Pace, rate: float | None = None) -> optax.Schedule:
+    """The learning rate of a section of settings, or another one, as a function of the step."""
+    start = pace.cut * (rate or chosen.learning_rate)
+    if not hasattr(chosen, "schedule"):
+        return optax.constant_schedule(start)
+    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
+    return SCHEDULES[chosen.schedule](start, decay)
 
 
 def inverse_time(rate: float, *, hold: int = 200, time: float = 20.0) -> optax.Schedule:

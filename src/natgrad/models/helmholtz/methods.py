@@ -24,7 +24,7 @@ from natgrad.solvers.units import Choice, names_of, per_layer
 from natgrad.updates.damping import Damping, levenberg_marquardt, scheduled
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers
-from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
+from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, rate_schedule, steepest
 from natgrad.updates.in_turn import Turn, in_turn
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
 from natgrad.updates.natural import Options, natural
@@ -102,10 +102,8 @@ def sources_of(settings: Any) -> tuple[Callable[[int | None], Metric], ...]:
 
 def rate_of(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
     """The learning rate as a function of the step, of the whole machine or of one network."""
-    chosen = settings.optimizer
     own = getattr(settings, name).rate if name else None
-    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
-    return SCHEDULES[chosen.schedule](pace.cut * (own or chosen.learning_rate), decay)
+    return rate_schedule(settings.optimizer, pace, own)
 
 
 def solvers_of(settings: Any, info: Info) -> dict[str, list[str]]:

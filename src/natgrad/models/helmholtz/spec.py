@@ -11,7 +11,7 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
-from natgrad.models.registry import Column, Settings, Spec
+from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
 
 _Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
@@ -191,9 +191,6 @@ def check(config: Any, dataset: Any) -> None:
     check_weights(sum((low + 1) * up + (up + 1) * low for low, up in pairwise(sizes)))
 
 
-_NATS = "nats per row"
-
-
 def is_scheduled(config: Any) -> bool:
     """Whether the learning rate or the damping follows a schedule."""
     damped = hasattr(config, "metric") and config.metric.final_damping is not None
@@ -219,23 +216,12 @@ SPEC = Spec(
         "layers": "model.layers",
         "coding": "model.coding",
         "samples": "objective.samples",
-        "damping": "metric.damping",
-        "refresh": "metric.refresh",
-        "solver": "metric.solver",
+        **METRIC_NAMES,
     },
     columns=(
-        Column("valid_ll", "valid LL", _NATS, higher=True, note="with as many samples as the test"),
-        Column(
-            "test_ll",
-            "test LL",
-            _NATS,
-            higher=True,
-            chart="Test log-likelihood",
-            error="test_ll_se",
-            note="band: two standard errors over rows",
-            final=True,
-        ),
-        Column("mc_se", "sampling error of the test LL", _NATS),
+        Column("valid_ll", "valid LL", NATS, higher=True, note="with as many samples as the test"),
+        TEST_LL,
+        Column("mc_se", "sampling error of the test LL", NATS),
         Column(
             "kl",
             "KL",

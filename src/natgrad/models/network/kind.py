@@ -20,9 +20,10 @@ from natgrad.layers.task import Task
 from natgrad.models.network import examples
 from natgrad.models.network.examples import StoredExamples
 from natgrad.models.network.figures import ErrorMeasure, misclassified, squared
-from natgrad.models.network.methods import ACTIVATIONS, algorithm, rate_of
+from natgrad.models.network.methods import ACTIVATIONS, algorithm
 from natgrad.models.network.spec import Shape
 from natgrad.models.network.trained import TrainedNetwork
+from natgrad.updates.first_order import rate_schedule
 
 OUTPUTS: dict[str, Callable[[Any], Output]] = {
     "softmax": lambda chosen: softmax(),
@@ -118,7 +119,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         number=len(rows.labeled.values),
         draw=examples.batches_of(size, _metric_rows(settings, rows)),
         algorithm=partial(algorithm, settings, task),
-        rate=partial(rate_of, settings),
+        rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
         ignorance=error_measure.ignorance(shape.outputs),
         measure=lambda state: error_measure.measure(task, state.used, **parts),

@@ -32,7 +32,7 @@ from natgrad.solvers.units import UnitSolver
 from natgrad.solvers.whole import automatic, dense_solve, dual_solve
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
+from natgrad.updates.first_order import downhill, optimizer_of, rate_schedule, steepest
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.natural import Options
 
@@ -113,19 +113,10 @@ DIRECTIONS: dict[str, Callable[[Any, Task, optax.Schedule], Direction]] = {
 }
 
 
-def rate_of(settings: Any, pace: Pace) -> optax.Schedule:
-    """The learning rate as a function of the step; a method without a schedule has a constant one."""
-    chosen, rate = settings.optimizer, pace.cut * settings.optimizer.learning_rate
-    if not hasattr(chosen, "schedule"):
-        return optax.constant_schedule(rate)
-    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
-    return SCHEDULES[chosen.schedule](rate, decay)
-
-
 def algorithm(settings: Any, task: Task, stage: Any, pace: Pace) -> Algorithm:
     """The training method of a config at a pace; networks have one stage only."""
     del stage
-    optimizer, rate = optimizer_of(settings.optimizer), rate_of(settings, pace)
+    optimizer, rate = optimizer_of(settings.optimizer), rate_schedule(settings.optimizer, pace)
     direction = DIRECTIONS[settings.method](settings, task, rate)
     average = settings.evaluation.average
     return descent(supervised(task), direction, optimizer, scale=downhill(rate), average=average)

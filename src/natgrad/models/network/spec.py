@@ -12,7 +12,7 @@ from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
-from natgrad.models.registry import Column, Settings, Spec
+from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
 
 _POOL = 2  # pixels of a side that a bank's maximum makes one of
 
@@ -218,7 +218,6 @@ def _weights(chosen: Any, dataset: Any) -> int:
     return banks + sum((low + 1) * up for low, up in itertools.pairwise(sizes))
 
 
-_NATS = "nats per row"
 SPEC = Spec(
     kinds={
         "mlp": "a perceptron, for classes or numbers",
@@ -245,23 +244,12 @@ SPEC = Spec(
         "filters": "model.filters",
         "labelled": "data.labelled",
         "metric_data": "metric.data",
-        "damping": "metric.damping",
-        "refresh": "metric.refresh",
-        "solver": "metric.solver",
+        **METRIC_NAMES,
     },
     columns=(
-        Column("valid_ll", "valid LL", _NATS, higher=True, note="mean of log p(target given input)"),
-        Column(
-            "test_ll",
-            "test LL",
-            _NATS,
-            higher=True,
-            chart="Test log-likelihood",
-            error="test_ll_se",
-            note="band: two standard errors over rows",
-            final=True,
-        ),
-        Column("test_loss", "test loss", _NATS, higher=False),
+        Column("valid_ll", "valid LL", NATS, higher=True, note="mean of log p(target given input)"),
+        TEST_LL,
+        Column("test_loss", "test loss", NATS, higher=False),
         Column(
             "valid_error",
             "valid error",

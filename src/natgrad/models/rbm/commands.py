@@ -28,10 +28,10 @@ def evaluate(
         turns: Turns of Gibbs sampling before the reverse chains start.
         seed: Decides the samples.
     """
-    from natgrad.models.rbm.measure import judged_machine
+    from natgrad.models.rbm.measure import evaluate_machine
 
     counts = {"chains": chains, "temperatures": temperatures, "turns": turns}
-    return judged_machine(run, data, rows=rows, seed=seed, **counts)
+    return evaluate_machine(run, data, rows=rows, seed=seed, **counts)
 
 
 def sample(

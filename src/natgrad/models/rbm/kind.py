@@ -18,6 +18,7 @@ from natgrad.models.rbm.monitor import HeldOut
 from natgrad.models.rbm.spec import Shape
 from natgrad.models.rbm.trained import TrainedBoltzmann
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, UnitRows
+from natgrad.updates.first_order import rate_schedule
 
 _PICTURES = 25
 _FILTERS = 100
@@ -44,7 +45,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         number=len(dataset.train),
         draw=coded_batches(settings),
         algorithm=partial(methods.algorithm, settings),
-        rate=partial(methods.rate_of, settings),
+        rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, dataset.visible),
         ignorance=dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5),
         measure=lambda state: held_out.measure(state.used),

@@ -20,7 +20,7 @@ from natgrad.training.run import load as load_run
 _STARTS = 10_000  # training rows that say where annealing begins
 
 
-def judged_machine(
+def evaluate_machine(
     run: str | Path,
     data: str | None,
     *,

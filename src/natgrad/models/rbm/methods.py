@@ -13,7 +13,7 @@ from natgrad.models.rbm.solving import WHOLE_SOLVERS, centering
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_system
-from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, steepest
+from natgrad.updates.first_order import downhill, optimizer_of, rate_schedule, steepest
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 
@@ -77,17 +77,10 @@ BOLTZMANN_DIRECTIONS: dict[str, Callable[[Any, optax.Schedule, Objective], Direc
 }
 
 
-def rate_of(settings: Any, pace: Pace) -> optax.Schedule:
-    """The learning rate as a function of the step."""
-    chosen = settings.optimizer
-    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
-    return SCHEDULES[chosen.schedule](pace.cut * chosen.learning_rate, decay)
-
-
 def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
     """The training method of a config at a pace; machines have one stage only."""
     del stage
-    rate = rate_of(settings, pace)
+    rate = rate_schedule(settings.optimizer, pace)
     objective = objective_of(settings.objective)
     direction = BOLTZMANN_DIRECTIONS[settings.method](settings, rate, objective)
     return descent(

@@ -8,7 +8,7 @@ from natgrad.config import sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
-from natgrad.models.registry import Column, Settings, Spec
+from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
 
 
 class Data(sections.Data):
@@ -164,7 +164,6 @@ def check(config: Any, dataset: Any) -> None:
         check_storable(visible, hidden, gaussian=gaussian, marginal=marginal)
 
 
-_NATS = "nats per row"
 SPEC = Spec(
     kinds={"rbm": "a restricted Boltzmann machine: a visible and a hidden layer, and weights between them"},
     settings=Settings(_settings, [("rbm", method) for method in ("natural", "plain")]),
@@ -181,27 +180,16 @@ SPEC = Spec(
         "gibbs": "objective.gibbs",
         "chains": "objective.chains",
         "centering": "objective.centering",
-        "damping": "metric.damping",
-        "refresh": "metric.refresh",
-        "solver": "metric.solver",
+        **METRIC_NAMES,
     },
     columns=(
-        Column("valid_ll", "valid LL", _NATS, higher=True, note="enumerated, or annealed if asked for"),
-        Column(
-            "test_ll",
-            "test LL",
-            _NATS,
-            higher=True,
-            chart="Test log-likelihood",
-            error="test_ll_se",
-            note="band: two standard errors over rows",
-            final=True,
-        ),
-        Column("valid_pseudo", "valid pseudo-LL", _NATS, higher=True, chart="Pseudo-likelihood"),
+        Column("valid_ll", "valid LL", NATS, higher=True, note="enumerated, or annealed if asked for"),
+        TEST_LL,
+        Column("valid_pseudo", "valid pseudo-LL", NATS, higher=True, chart="Pseudo-likelihood"),
         Column(
             "test_pseudo",
             "test pseudo-LL",
-            _NATS,
+            NATS,
             higher=True,
             chart="Pseudo-likelihood",
             note="estimated; for Gaussian units log p(v | mean of h)",
