@@ -49,9 +49,7 @@ def test_keeping_copies_changes_nothing(copied, place, data, tmp_path):
 def test_a_step_without_a_copy_is_said(copied, place, tmp_path):
     with pytest.raises(InputError, match="it has kept those of steps 1, 2, 4, 8; choose one of these"):
         natgrad.load(copied.folder, step=3)
-    with pytest.raises(
-        InputError, match=r"a model of step 1 in .*, it has kept none; .*log-checkpoints"
-    ):
+    with pytest.raises(InputError, match=r"a model of step 1 in .*, it has kept none; .*log-checkpoints"):
         natgrad.load(place / "plain", step=1)
 
 

@@ -216,7 +216,7 @@ def test_a_file_needs_data_that_fit(run, tmp_path):
     with pytest.raises(InputError, match=r"expected a \.npz file"):
         TrainedBoltzmann.load(tmp_path / "nothing.npz")
     with pytest.raises(InputError, match=r"got the HDF5 file .*; save its arrays .* with numpy.savez"):
-        judged_machine(tmp_path / "machine.h5", "digits")
+        evaluate_machine(tmp_path / "machine.h5", "digits")
 
 
 @pytest.mark.parametrize(
