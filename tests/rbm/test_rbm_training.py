@@ -248,6 +248,8 @@ def test_a_file_needs_data_that_fit(run, tmp_path):
         evaluate_machine(run.folder, None, rows=-1)
     with pytest.raises(InputError, match=r"expected a \.npz file"):
         TrainedBoltzmann.load(tmp_path / "nothing.npz")
+    with pytest.raises(InputError, match=r"got the HDF5 file .*; save its arrays .* with numpy.savez"):
+        evaluate_machine(tmp_path / "machine.h5", "digits")
 
 
 @pytest.mark.parametrize(

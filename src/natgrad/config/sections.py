@@ -47,6 +47,13 @@ class Data(Section):
     split_seed: int = setting(
         0, "Decides which rows train, validate and test, where the data set does not.", ge=0
     )
+    classes: tuple[int, ...] | None = setting(
+        None, "Labels whose rows are used, of every split.", unset="all", min_length=1
+    )
+    train_rows: PositiveInt | None = setting(
+        None, "Training rows that are used, chosen at random by the split's seed.", unset="all"
+    )
+    test_rows: PositiveInt | None = setting(None, "Test rows that are used, chosen likewise.", unset="all")
 
 
 class ModelSection(Section):
@@ -82,6 +89,7 @@ class Evaluation(Section):
     patience: int = setting(
         0, "Evaluations without a better validation loss after which training stops (0: never).", ge=0
     )
+    log_checkpoints: bool = setting(False, "Keep copies of the model at steps 1, 2, 4, 8, ... of training.")
 
 
 class Rate(Section):

@@ -5,6 +5,7 @@
 Nothing here imports jax; a value divided by `levels` is the mean of one visible unit.
 """
 
-from natgrad.data.dataset import Dataset, PatternDistribution, load, load_settings, names
+from natgrad.data.dataset import Dataset, PatternDistribution, load, names
+from natgrad.data.subsets import load_settings
 
 __all__ = ["Dataset", "PatternDistribution", "load", "load_settings", "names"]

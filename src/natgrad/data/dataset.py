@@ -119,16 +119,6 @@ def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
     return entry.in_grey if entry.in_grey and binarize in ("resample", "grey", "real") else entry
 
 
-def load_settings(chosen: Any) -> Dataset:
-    """The data that the `data` section of a config names."""
-    return load(
-        chosen.name,
-        binarize=getattr(chosen, "binarize", None),
-        split_seed=chosen.split_seed,
-        image_shape=chosen.image_shape,
-    )
-
-
 def assemble(
     name: str,
     parts: Parts,

@@ -3,6 +3,7 @@
 config.toml        complete and resolved         trace.jsonl    one row per evaluation
 environment.json   versions, machine, data       state/         parameters and everything else, atomically
 samples.png        pictures of the model         gallery/       its pictures through training
+models/            copies of the model at steps 1, 2, 4, 8, ..., if asked for
 
 Whatever is replaced is replaced whole: written to a temporary name, forced to the disk, renamed. Only
 the trace grows in place; rows that a kill left behind its saved state are cut off on resuming.

@@ -6,6 +6,8 @@ from typing import Any
 from natgrad.data import Dataset
 from natgrad.errors import InputError
 from natgrad.models import registry
+from natgrad.records.checkpoints import next_copy
+from natgrad.records.notes import TrainingProgress
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
 _STEPS = 2**31 - 1  # what a step counter holds
@@ -42,6 +44,15 @@ def chunk_length(settings: Any, operations: int) -> int:
     A pure function of sizes, never of the clock, so that the same run is always cut alike.
     """
     return max(1, min(settings.training.chunk_steps, OPERATIONS // max(operations, 1)))
+
+
+def chunk_end(settings: Any, operations: int, at: TrainingProgress, per_epoch: int) -> int:
+    """Where in its epoch the chunk ends that begins now: also where a copy of the model is to be kept."""
+    end = min(at.position + chunk_length(settings, operations), per_epoch)
+    if not settings.evaluation.log_checkpoints:
+        return end
+    before = at.epoch * per_epoch
+    return min(end, next_copy(before + at.position) - before)
 
 
 def learned(settings: Any, dataset: Dataset) -> int:

@@ -12,7 +12,7 @@ from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
 from natgrad.models import registry
-from natgrad.records import environment, folder, lock
+from natgrad.records import checkpoints, environment, folder, lock
 from natgrad.records import state as states
 from natgrad.records.notes import Notes
 from natgrad.training import resume as beginnings
@@ -116,14 +116,20 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
     return load(place)
 
 
-def load(run: str | Path) -> Run:
-    """A run from its folder, with the model of its newest good state."""
+def load(run: str | Path, *, step: int | None = None) -> Run:
+    """A run from its folder, with the model of its newest good state, or with the copy of a step's model.
+
+    Copies are kept at steps 1, 2, 4, 8, ... with `evaluation.log_checkpoints`.
+    """
     place, settings = folder.open_run(run)
     stored = states.newest(place, Notes.read)
     notes: Notes = stored.notes
     spec = registry.spec_of(settings.model.kind)
     kind, shape = registry.resolve_reference(spec.kind), _shape(spec, notes, place)
     template = jax.eval_shape(lambda: kind.fresh(generator.key(0), settings, shape))
+    if step is not None:
+        copied = kind.trained(settings, shape, checkpoints.copy_of(place, step, template), {})
+        return Run(place, settings, copied, list(folder.trace(place)), notes.summary, shape)
     found = stored.fill(_place_of_model(settings, template))
     parameters = jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0]
     model = kind.trained(settings, shape, parameters, stored.part("state.objective"))

@@ -23,10 +23,10 @@ from natgrad.data import Dataset, batches
 from natgrad.errors import Diverged
 from natgrad.layers import generator
 from natgrad.models import registry
-from natgrad.records import folder, gallery
+from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
-from natgrad.training.checks import check_training, chunk_length
+from natgrad.training.checks import check_training, chunk_end
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, totals_of
 from natgrad.training.compile import compiled, program_key
 from natgrad.training.signals import Interrupted, Stop
@@ -151,12 +151,12 @@ class Session:
         if at.position == 0 and epoch in epochs and (stage := epochs.index(epoch)) != self.stage:
             self._change(stage)
         order, operations = self._order(epoch), self.problem.operations(self.problem.stages[self.stage][1])
-        size = chunk_length(self.settings, operations)
-        for start in range(at.position, self.per_epoch, size):
-            end = min(start + size, self.per_epoch)
+        while at.epoch == epoch:
+            start, end = at.position, chunk_end(self.settings, operations, at, self.per_epoch)
             while not self._chunk(order, start, end):
                 self._cut(place)
             at.epoch, at.position = (epoch + 1, 0) if end == self.per_epoch else (epoch, end)
+            checkpoints.keep_copy(place, self.settings, self.steps, self.state.used)
             if watch is not None:
                 loss = float(self.totals.value) / max(int(self.totals.taken), 1)
                 watch.advanced(epoch * self.per_epoch + end, self.total, loss)

@@ -41,6 +41,11 @@ def save_machine(path: str | Path, model: Boltzmann) -> Path:
 def load_machine(path: str | Path) -> Boltzmann:
     """Read a machine, or say what is wrong with the file."""
     place = Path(path)
+    if place.suffix in (".h5", ".hdf5"):
+        raise InputError(
+            f"expected a .npz file of a machine's arrays, got the HDF5 file {place}; save its arrays "
+            f"{', '.join(ARRAYS)} with numpy.savez"
+        )
     if place.suffix != ".npz" or not place.is_file():
         raise InputError(f"expected a .npz file of a machine's arrays, got {place}; give an existing one")
     found = open_npz(place)

@@ -44,7 +44,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     return Problem(
         rows=batches.rows_of(dataset),
         number=len(dataset.train),
-        draw=_batches(settings),
+        draw=coded_batches(settings),
         algorithm=partial(methods.algorithm, settings),
         rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, dataset.visible),
@@ -66,7 +66,7 @@ def units_of(settings: Any) -> BernoulliUnits | GaussianUnits:
     return BernoulliUnits(CODINGS[settings.model.coding])
 
 
-def _batches(settings: Any) -> Callable[..., Array]:
+def coded_batches(settings: Any) -> Callable[..., Array]:
     """Batches [visible, row]: binary values in the machine's coding, or real ones."""
     drawn, units = batches.in_order(settings.training.batch_size), units_of(settings)
 

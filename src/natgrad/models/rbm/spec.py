@@ -161,4 +161,5 @@ SPEC = Spec(
         "sample": "natgrad.models.rbm.commands:sample",
         "fisher": "natgrad.models.rbm.commands:show_fisher",
     },
+    estimators={"BernoulliRBM": "natgrad.models.rbm.estimator:BernoulliRBM"},
 )
