@@ -25,6 +25,7 @@ for name, value in QUICK.items():
     jax.config.update(name, value)
 if FIRST and jax.__version__.startswith("0.10."):  # a flag that XLA does not know ends the process
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + FLAGS
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the workers, which are as many as cores
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

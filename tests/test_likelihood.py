@@ -198,6 +198,7 @@ def test_se_is_the_error_over_rows():
     assert np.isnan(alone.se)
 
 
+@pytest.mark.slow
 def test_mc_se_is_the_spread_over_seeds():
     model = machine()
     visible, _ = every_row(model)

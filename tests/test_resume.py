@@ -34,10 +34,10 @@ PLAIN = {"evaluation.average": 0.8, "evaluation.patience": 9, "objective.growth"
 EARLY = {"learning_rate": 3.0, "epochs": 12, "evaluation.every": 1, "evaluation.patience": 3}
 CASES = {
     "nothing special": {},
-    "plain method, every option": PLAIN,
     "frozen metric": {"method": "nrws", "refresh": 4, "optimizer": "momentum"},
 }
 SLOW = {
+    "plain method, every option": PLAIN,
     "early stopping": EARLY,
     "averaged weights": {"evaluation.average": 0.8, "evaluation.patience": 9, "evaluation.every": 1},
     "growing samples": {"objective.growth": ((1, 2), (3, 4))},

@@ -329,6 +329,7 @@ def trained_blocks():
     return [(wide(b), wide(g)) for b, g in zip((*generation, *recognition), gradients, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("iterations", "damping", "tolerance"), [(3, 0.2, 0.02), (6, 0.2, 5e-4), (6, 0.05, 0.01)]
 )

@@ -223,6 +223,7 @@ def test_evaluating_a_bidirectional_machine(place, data):
     assert result["test_ll_star_mc_se"] == pytest.approx(np.hypot(rows.mc_se, result["log_z2_se"]))
 
 
+@pytest.mark.slow
 def test_evaluating_says_when_a_normalizer_is_not_to_be_trusted(place, data, monkeypatch):
     run = natgrad.train(data=data, out=place / "bihm-apart", **SETTINGS | {"method": "bihm", "epochs": 0})
     model = Trained(cases.apart(2.0, visible=6))

@@ -274,7 +274,7 @@ def padded(solver, size=200):
 
 
 @pytest.mark.parametrize("number", [6, pytest.param(40, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.slow), np.float64])
 def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_systems(dtype, number):
     """Matrices of 25 to 200 rows, rank 10 % to 80 %, each damped and not, with and without a solution."""
     rng, single = np.random.default_rng(2), dtype == np.float32

@@ -72,11 +72,31 @@ def test_a_training_that_is_continued_is_the_same_bit_for_bit(run, binary, place
     np.testing.assert_array_equal(done.model.chains, run.model.chains)
 
 
+def test_a_whitened_training_is_continued_bit_for_bit_and_says_how_white_it_is(binary, place):
+    """Chart and averages are part of the state; more than one chart is made, each by two decompositions."""
+    settings = {"method": "eigen-whitening", "whitening.refresh": 3}
+    whole = trained(binary, place / "white", epochs=4, **settings)
+    half = trained(binary, place / "half-white", **settings)
+    done = natgrad.resume(half.folder, epochs=4)
+    for one, other in zip(
+        *map(jax.tree.leaves, (done.model.parameters, whole.model.parameters)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    first, last = whole.trace[0], whole.trace[-1]
+    assert last["white_distance"] < first["white_distance"]
+    assert last["fisher_distance"] < first["fisher_distance"]
+    assert last["valid_ll"] > first["valid_ll"]
+
+
 CASES = {
     "cd": {"method": "plain", "negative": "cd", "gibbs": 2, "chains": None, "coding": "signed"},
     "tempering": {"method": "plain", "negative": "tempering", "centering": True, "objective.temperatures": 3},
     "exact": {"negative": "exact", "chains": None, "metric.adaptive": True, "metric.relative": True},
     "gaussian": {"visible": "gaussian", "method": "plain", "data.binarize": "real"},
+    "penalty": {"method": "penalty", "objective.covariance": "all", "centering": True},
+    "practical": {"method": "penalty", "objective.practical": True, "negative": "cd", "chains": None},
+    "whitening": {"method": "whitening", "coding": "signed", "optimizer": "momentum"},
+    "eigen": {"method": "eigen-whitening", "negative": "exact", "chains": None, "whitening.source": "data"},
     "blocks": {"solver": "blocks", "metric.kl_radius": 0.1, "metric.fisher": "marginal"},
 }
 
@@ -99,6 +119,9 @@ def test_every_way_trains_a_step(name, binary, real):
     assert float(jnp.abs(after.model.weight - state.model.weight).max()) > 0
     if name == "gaussian":
         assert np.isfinite(problem.measure(after)["test_ll"])
+    if name in ("penalty", "practical"):
+        assert float(info.diagnostics["penalty"]) > 0
+        assert {"white_distance", "fisher_distance"} <= set(problem.measure(after))
     if name == "tempering":
         assert 0 < float(info.diagnostics["swap_rate"]) <= 1
         assert "chains" in problem.pictures(after)
@@ -167,6 +190,16 @@ def test_a_large_machine_is_annealed_from_both_ends():
         ({"data": "digits", "negative": "exact", "method": "plain", "hidden": 30}, "at most 22 units"),
         ({"data": "digits", "negative": "exact", "hidden": 20}, "at most 16 units, got 20"),
         ({"layers": (3,)}, "layers"),
+        ({"method": "whitening", "centering": True}, "centering"),
+        (
+            {"method": "penalty", "objective.share": 0.3},
+            "objective.share is for the practical penalty, got the exact one",
+        ),
+        (
+            {"method": "penalty", "objective.practical": True, "objective.covariance": "vv"},
+            "objective.practical adds.*got objective.covariance vv; use vh",
+        ),
+        ({"method": "penalty", "objective.gamma": 2}, "objective.gamma: expected a number"),
     ],
 )
 def test_what_cannot_be_trained_is_said_in_one_sentence(settings, words, binary, tmp_path):

@@ -14,7 +14,7 @@ from natgrad.families.gaussian_charts import deviation_chart, moment_chart
 from natgrad.families.independence import Independence, probability_chart
 from natgrad.families.interactions import Interactions, gibbs, pairwise
 
-SLOW = ("triple", "full 3", "diagonal", "cycle", "chain")  # further structures, slow to compile
+SLOW = ("triple", "full 3", "diagonal", "cycle", "chain", "pairwise")  # further structures, slow to compile
 
 
 def _marked(name, *rest):

@@ -86,7 +86,9 @@ class BlockSamples(Section):
     recognition: _Rows = setting(
         "dreams", "The samples of recognition's Fisher blocks; with none its direction is the gradient."
     )
-    rows: int = setting(64, "Rows that a block is estimated from (0: all that a step draws).", ge=0)
+    rows: int = setting(
+        64, "At most so many rows make a block, of every datum equally many (0: all that a step draws).", ge=0
+    )
 
 
 class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, BlockSamples):

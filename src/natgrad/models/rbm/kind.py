@@ -13,6 +13,7 @@ from natgrad.data import Dataset, batches
 from natgrad.evaluate.panels import reconstructions
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.rbm import methods
+from natgrad.models.rbm.distance import distances
 from natgrad.models.rbm.machine import Boltzmann, bias_of, boltzmann, visible_inputs
 from natgrad.models.rbm.monitor import HeldOut
 from natgrad.models.rbm.spec import Shape
@@ -48,7 +49,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, dataset.visible),
         ignorance=dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5),
-        measure=lambda state: held_out.measure(state.used),
+        measure=lambda state: held_out.measure(state.used) | _from_identity(settings, state),
         pictures=lambda state: _pictures(settings, state, dataset.image_shape),
     )
 
@@ -95,6 +96,16 @@ def _pictures(settings: Any, state: State, shape: tuple[int, int] | None) -> dic
     hidden = top_chains(state.objective.chains)[:, :_PICTURES]
     means = model.visible_units.mean(visible_inputs(model, hidden))
     return {"chains": Sheet(np.asarray(model.visible_units.coding.on(means)).T, shape)} | found
+
+
+def _from_identity(settings: Any, state: State) -> dict[str, float]:
+    """How far a method that is to make the Fisher the identity is from that."""
+    if settings.method in ("natural", "plain"):
+        return {}
+    carried = settings.objective.negative in ("pcd", "tempering")
+    chains = top_chains(state.objective.chains) if carried else None
+    biases = hasattr(settings, "whitening") and settings.whitening.biases
+    return distances(state, biases=biases, chains=chains)
 
 
 def filters(model: Boltzmann) -> np.ndarray:

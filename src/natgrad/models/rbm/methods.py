@@ -7,9 +7,12 @@ import optax
 
 from natgrad.core import Algorithm, Direction, Metric, Objective, Pace
 from natgrad.models.rbm.fisher import exact_fisher, sampled_fisher
+from natgrad.models.rbm.moments import joint_of, joint_of_data
 from natgrad.models.rbm.negative import Negative, contrastive_divergence, persistent, tempered
 from natgrad.models.rbm.objectives import centered_steepest, enumerated_likelihood, sampled_likelihood
+from natgrad.models.rbm.penalty import BLOCKS, penalized, practically_penalized
 from natgrad.models.rbm.solving import WHOLE_SOLVERS, centering
+from natgrad.models.rbm.whitening import by_eigenvectors, equivariant, whitened_steepest
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_system
@@ -18,6 +21,7 @@ from natgrad.updates.lengths import Length, divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 
 CHAINS, TURNS, TEMPERATURES = 100, 1, 10
+THRESHOLD, SHARE = 0.01, 0.1  # of the practical penalty: which changes are large, and how many may be
 _WATCHED, _FACTOR = 20, 1.1  # steps between two looks at the damping, and how it then changes
 
 NEGATIVES: dict[str, Callable[[Any], Negative]] = {
@@ -31,9 +35,19 @@ NEGATIVES: dict[str, Callable[[Any], Negative]] = {
 
 def objective_of(chosen: Any) -> Objective:
     """The likelihood with the negative phase of a config."""
+    centered = getattr(chosen, "centering", True)
     if chosen.negative == "exact":
-        return enumerated_likelihood(centering=chosen.centering)
-    return sampled_likelihood(NEGATIVES[chosen.negative](chosen), centering=chosen.centering)
+        return enumerated_likelihood(centering=centered)
+    return sampled_likelihood(NEGATIVES[chosen.negative](chosen), centering=centered)
+
+
+def _penalized(chosen: Any) -> Objective:
+    """The likelihood with a penalty of correlation, exact or as the report does it."""
+    objective = objective_of(chosen)
+    if not chosen.practical:
+        return penalized(objective, chosen.gamma, BLOCKS[chosen.covariance])
+    limits = {"threshold": chosen.threshold or THRESHOLD, "share": chosen.share or SHARE}
+    return practically_penalized(objective, chosen.gamma, **limits)
 
 
 def _metric(settings: Any) -> Metric:
@@ -71,9 +85,26 @@ def _plain(settings: Any, rate: optax.Schedule, objective: Objective) -> Directi
     return centered_steepest() if settings.objective.centering else steepest()
 
 
+def _whitened(settings: Any, rate: optax.Schedule, objective: Objective) -> Direction:
+    del rate, objective
+    chosen = settings.whitening
+    of_data, eigen = chosen.source == "data", settings.method == "eigen-whitening"
+    enumerated = settings.objective.negative == "exact" and not of_data
+    return whitened_steepest(
+        by_eigenvectors(chosen.epsilon) if eigen else equivariant(chosen.rate, chosen.epsilon),
+        joint_of_data if of_data else joint_of,
+        averaged=eigen and not enumerated,
+        refresh=chosen.refresh,
+        biases=chosen.biases,
+    )
+
+
 BOLTZMANN_DIRECTIONS: dict[str, Callable[[Any, optax.Schedule, Objective], Direction]] = {
     "natural": _natural,
     "plain": _plain,
+    "penalty": _plain,
+    "whitening": _whitened,
+    "eigen-whitening": _whitened,
 }
 
 
@@ -81,7 +112,7 @@ def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
     """The training method of a config at a pace; machines have one stage only."""
     del stage
     rate = rate_schedule(settings.optimizer, pace)
-    objective = objective_of(settings.objective)
+    objective = (_penalized if settings.method == "penalty" else objective_of)(settings.objective)
     direction = BOLTZMANN_DIRECTIONS[settings.method](settings, rate, objective)
     return descent(
         objective,

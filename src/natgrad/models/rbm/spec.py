@@ -1,99 +1,23 @@
 """What is known of restricted Boltzmann machines without JAX: settings by method, columns, commands."""
 
-from typing import Any, Literal
-
-from pydantic import PositiveFloat, PositiveInt, model_validator
+from typing import Any
 
 from natgrad.config import sections
-from natgrad.config.sections import Section, setting, with_defaults
+from natgrad.config.sections import with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
+from natgrad.models.rbm.sections import (
+    Centerable,
+    Contrastive,
+    Data,
+    EigenRoots,
+    JointFisher,
+    Judged,
+    LearnedRoots,
+    Penalized,
+    RestrictedMachine,
+)
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
-
-
-class Data(sections.Data):
-    """Which data, what their values are, and how rows are split."""
-
-    binarize: Literal["round", "resample", "real"] | None = setting(
-        None,
-        "Gray values are rounded once, drawn again at every use, or kept as real numbers.",
-        unset="that of the data set",
-    )
-
-
-class RestrictedMachine(sections.ModelSection):
-    """The size of a machine, its units and its initial values."""
-
-    hidden: PositiveInt = setting(100, "Hidden units.")
-    visible: Literal["bernoulli", "gaussian"] = setting(
-        "bernoulli", "Visible units: binary, or real with variance one."
-    )
-    coding: Literal["binary", "signed"] = setting("binary", "Binary units are in {0,1} or in {-1,+1}.")
-    deviation: PositiveFloat = setting(0.01, "The standard deviation of the initial weights.")
-    bias: Literal["data", "zero"] = setting(
-        "data", "Initial visible biases: those of independent units with the data's means, or zero."
-    )
-
-
-_NEEDED = {
-    "gibbs": ("cd", "pcd", "tempering"),
-    "chains": ("pcd", "tempering"),
-    "temperatures": ("tempering",),
-}
-
-
-class Contrastive(Section):
-    """Where the expectations under the model come from."""
-
-    negative: Literal["pcd", "cd", "tempering", "exact"] = setting(
-        "pcd",
-        "The negative phase: persistent chains, chains that start at the data, chains at several "
-        "temperatures, or a sum over all states.",
-    )
-    gibbs: PositiveInt | None = setting(None, "Turns of Gibbs sampling in every step.", unset="1")
-    chains: PositiveInt | None = setting(None, "Chains that are carried from step to step.", unset="100")
-    temperatures: int | None = setting(None, "Temperatures of the tempered chains.", unset="10", ge=2)
-    centering: bool = setting(
-        False,
-        "Take averages from the statistics: another chart of the same machines, in which steps are made.",
-    )
-
-    @model_validator(mode="after")
-    def _only_what_is_read(self) -> "Contrastive":
-        for name, phases in _NEEDED.items():
-            if getattr(self, name) is not None and self.negative not in phases:
-                raise InputError(
-                    f"objective.{name} is for --negative {' or '.join(phases)}, got --negative "
-                    f"{self.negative}; leave it out, or choose another"
-                )
-        return self
-
-
-class JointFisher(sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive):
-    """The Fisher metric of a machine."""
-
-    source: Literal["auto", "samples", "exact"] = setting(
-        "auto", "The Fisher is estimated from the step's chains, or enumerated; auto does as the gradient."
-    )
-    fisher: Literal["joint", "marginal"] = setting(
-        "joint", "The Fisher of visible and hidden units together, or of the visible ones alone."
-    )
-    solver: Literal["auto", "dual", "direct", "cg", "minres", "blocks", "diagonal"] = setting(
-        "auto",
-        "How the system is solved: dual in sample space, direct, cg or minres whole; blocks keeps a block "
-        "for each hidden unit, diagonal the diagonal.",
-    )
-
-
-class Judged(sections.Evaluation):
-    """How often, on how many rows, how thoroughly, and which model is judged."""
-
-    temperatures: int = setting(
-        0,
-        "Temperatures of annealed importance sampling at every evaluation of a machine too large to "
-        "enumerate (0: only pseudo-likelihoods).",
-        ge=0,
-    )
 
 
 class Shape(registry.Shape):
@@ -111,8 +35,17 @@ class Shape(registry.Shape):
         return cls(visible=dataset.visible, image_shape=dataset.image_shape, means=means, rows=rows)
 
 
-_Centered = with_defaults(Contrastive, centering=True)
+_Centered = with_defaults(Centerable, centering=True)
 _Training = with_defaults(sections.Training, batch_size=100)
+_Fisher = with_defaults(JointFisher, damping=0.1)
+_PARTS: dict[str, dict[str, Any]] = {
+    "natural": {"objective": _Centered, "metric": _Fisher},
+    "plain": {"objective": Centerable},
+    "penalty": {"objective": Penalized},
+    "whitening": {"objective": Contrastive, "whitening": LearnedRoots},
+    "eigen-whitening": {"objective": Contrastive, "whitening": EigenRoots},
+}
+_RATES = {"plain": 0.05, "penalty": 0.05}  # others: 0.02
 
 
 def _has_samples(config: Any) -> None:
@@ -132,9 +65,8 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
         *([sections.own_length, _has_samples] if natural else []),
         data=Data,
         model=RestrictedMachine,
-        objective=_Centered if natural else Contrastive,
-        **({"metric": with_defaults(JointFisher, damping=0.1)} if natural else {}),
-        optimizer=with_defaults(sections.Optimizer, learning_rate=0.02 if natural else 0.05),
+        **_PARTS[method],
+        optimizer=with_defaults(sections.Optimizer, learning_rate=_RATES.get(method, 0.02)),
         training=_Training,
         evaluation=Judged,
     )
@@ -166,11 +98,15 @@ def check(config: Any, dataset: Any) -> None:
 
 SPEC = Spec(
     kinds={"rbm": "a restricted Boltzmann machine: a visible and a hidden layer, and weights between them"},
-    settings=Settings(_settings, [("rbm", method) for method in ("natural", "plain")]),
+    settings=Settings(_settings, [("rbm", method) for method in _PARTS]),
     methods={
         "natural": "natural gradient: the Fisher of the joint model, from the step's own chains or by "
         "enumeration; by default solved in sample space, where statistics are centered",
         "plain": "the gradient itself, or with objective.centering the one of centered statistics",
+        "penalty": "plain, with a penalty of the covariances of units: the exact one, or the report's own",
+        "whitening": "plain in a chart where both layers are whitened by matrices that follow a rule of "
+        "learning; the machine itself stays plain",
+        "eigen-whitening": "the same with matrices by eigendecomposition, every few steps",
     },
     short={
         "hidden": "model.hidden",
@@ -198,6 +134,22 @@ SPEC = Spec(
         Column("log_z", "log Z", "nats", error="log_z_se"),
         Column("swap_rate", "swap rate", higher=None, chart="Swap rates", note="of all neighbors"),
         Column("swap_rate_least", "least swap rate", chart="Swap rates", note="of the worst pair"),
+        Column("penalty", "penalty", chart="Penalty", log=True, note="the squared norm of the covariances"),
+        Column("gamma", "weight of the penalty", log=True),
+        Column(
+            "white_distance",
+            "covariances from the identity",
+            higher=False,
+            chart="Distance from the identity",
+            note="relative; of v and h as the chart has them, under the machine",
+        ),
+        Column(
+            "fisher_distance",
+            "Fisher from the identity",
+            higher=False,
+            chart="Distance from the identity",
+            note="relative; of the joint Fisher in the chart, for small machines",
+        ),
     ),
     headline=("test_ll", "test_pseudo"),
     shape=Shape,
