@@ -115,6 +115,10 @@ def test_the_likelihood_says_what_it_is(fitted):
     values, facts = fitted.log_likelihood(X, return_facts=True)
     assert facts["likelihood"] == "exact"
     assert values.shape == (40,)
+
+
+@pytest.mark.slow
+def test_the_likelihood_of_a_large_machine_is_annealed():
     large = BernoulliRBM(24, n_iter=0, random_state=0).fit(two_kinds(30, width=24))
     counts = {"chains": 10, "temperatures": 20, "turns": 2}
     values, facts = large.log_likelihood(two_kinds(5, width=24), return_facts=True, **counts)

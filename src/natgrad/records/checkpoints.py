@@ -12,16 +12,8 @@ import numpy as np
 from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
+from natgrad.records.notes import next_copy
 from natgrad.writing import write
-
-
-def next_copy(step: int) -> int:
-    """The first step after this one whose model is kept.
-
-    >>> [next_copy(step) for step in (0, 1, 2, 3, 4, 7)]
-    [1, 2, 4, 4, 8, 8]
-    """
-    return 1 << step.bit_length()
 
 
 def keep_copy(place: Path, settings: Any, step: int, model: Any) -> None:

@@ -70,3 +70,12 @@ def final_summary(row: Mapping[str, Any]) -> dict[str, Any]:
     counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
     apart = {"epoch", "step", "seconds"}
     return counted | {key: value for key, value in row.items() if key not in apart and "." not in key}
+
+
+def next_copy(step: int) -> int:
+    """The first step after this one whose model is kept.
+
+    >>> [next_copy(step) for step in (0, 1, 2, 3, 4, 7)]
+    [1, 2, 4, 4, 8, 8]
+    """
+    return 1 << step.bit_length()

@@ -6,8 +6,7 @@ from typing import Any
 from natgrad.data import Dataset
 from natgrad.errors import InputError
 from natgrad.models import registry
-from natgrad.records.checkpoints import next_copy
-from natgrad.records.notes import TrainingProgress
+from natgrad.records.notes import TrainingProgress, next_copy
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
 _STEPS = 2**31 - 1  # what a step counter holds

@@ -49,12 +49,12 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Attributes:
         n_components: hidden units.
-        learning_rate: the step size; None for 0.1, or the natural method's default.
+        learning_rate: the step size; None for 0.1 if plain, otherwise the method's default.
         batch_size: rows in a batch; all rows, if there are fewer.
         n_iter: passes over the rows in `fit`; `partial_fit` makes one.
         verbose: print the pseudo-likelihood of the rows after every pass.
         random_state: decides initial weights, the order of rows and every sample.
-        method: "plain", or "natural": along the natural gradient.
+        method: "plain", "natural" (along the natural gradient), or another method of these machines.
         negative: where samples of the machine come from: "pcd", "cd", "tempering", or "exact" for none.
         gibbs_steps: turns of Gibbs sampling in every step.
         chains: persistent chains; None for as many as a batch has rows, and at least 100 if natural.

@@ -29,7 +29,7 @@ from natgrad.training.compile import compiled, program_key
 _PORTION = 2**22  # values of rows that are dense at a time
 
 
-class Portion(NamedTuple):
+class HeldRows(NamedTuple):
     """What is on the device at a time: so many batches of rows so wide, binary or means to draw from."""
 
     batches: int
@@ -62,7 +62,7 @@ class Fitting:
         stored = rows.data if scipy.sparse.issparse(rows) else rows
         binary = bool(((stored == 0) | (stored == 1)).all())
         held = min(self.batches, max(1, _PORTION // (size * visible)))
-        self.portion = Portion(held, size, visible, binary)
+        self.portion = HeldRows(held, size, visible, binary)
         total = self.batches * max(settings.training.epochs, 1)
         steps = total if SPEC.is_scheduled(settings) else 1
         shared = settings.model_copy(
@@ -106,7 +106,7 @@ class Fitting:
 
 
 @functools.lru_cache(maxsize=16)
-def _program(settings: Any, steps: int, portion: Portion, precision: str) -> Program:
+def _program(settings: Any, steps: int, portion: HeldRows, precision: str) -> Program:
     """What a training depends on beside its seed and its rows, compiled."""
     del precision  # of numbers: another one is another program
     pace = Pace(steps)
