@@ -73,7 +73,7 @@ def test_a_chunk_that_runs_away_is_done_again_with_smaller_steps(tmp_path, data,
 @pytest.mark.slow
 def test_what_follows_a_divergence_is_a_training_with_that_rate(tmp_path, data, monkeypatch):
     """From the state before the trap on, the same as if the rate had been cut there by hand."""
-    trapped(monkeypatch, 1e6, above=0.2, first=0)
+    trapped(monkeypatch, 1e6, above=0.2, first=1)  # in the first chunk
     fallen = natgrad.train(data=data, out=tmp_path / "fallen", learning_rate=0.4, **FOUR)
     monkeypatch.undo()
     careful = natgrad.train(data=data, out=tmp_path / "careful", learning_rate=0.1, **FOUR)
