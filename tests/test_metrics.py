@@ -192,6 +192,36 @@ def test_values_suffice(source):
         np.testing.assert_allclose(dense(one), dense(two), atol=1e-14)
 
 
+@pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.parametrize("limit", [None, 10, 11, 1])
+def test_mixed_rows_are_the_mean_of_wake_and_dreams(coding, limit):
+    """Half of the rows are of each phase, and each has half of the weight: block by block, in float64."""
+    model, drawn = sampled(coding)
+    half = limit if limit is None else max(1, limit // 2)
+    found = blocks_of(fisher.recognition_mixed(limit), model, drawn)
+    parts = [
+        blocks_of(make(half), model, drawn)
+        for make in (fisher.recognition_from_wake, fisher.recognition_from_dreams)
+    ]
+    for mixed, wake, dreams in zip(found, *parts, strict=True):
+        np.testing.assert_allclose(dense(mixed), (dense(wake) + dense(dreams)) / 2, atol=1e-12)
+        assert mixed.inputs.shape[1] == wake.inputs.shape[1] + dreams.inputs.shape[1]
+        if limit is not None:
+            assert wake.inputs.shape[1] == dreams.inputs.shape[1] == half
+
+
+def test_all_mixed_rows_equal_loops():
+    model, drawn = sampled()
+    weights = np.full(drawn.weights.shape, 0.5 / drawn.weights.size)
+    for layer, blocks in enumerate(blocks_of(fisher.recognition_mixed(), model, drawn)):
+        for unit, block in enumerate(np.asarray(dense(blocks))):
+            expected = sum(
+                loop_block(part.values[:-1], part.recognition, weights, layer, unit)
+                for part in (drawn.wake, drawn.dreams)
+            )
+            np.testing.assert_allclose(block, expected, atol=1e-12)
+
+
 def test_first_recognition_layer_has_one_row_per_datum():
     model, drawn = sampled()
     assert blocks_of(fisher.recognition_from_wake(), model, drawn)[0].inputs.shape == (4, 5)

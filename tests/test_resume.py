@@ -44,6 +44,12 @@ SLOW = {
     "adam, cosine": {"optimizer": "adam", "optimizer.schedule": "cosine"},
     "adaptive, sleeps": {"method": "nrws", "metric.adaptive": True, "objective.sleeps": 2},
     "growing, frozen": {"objective.growth": ((1, 2), (3, 4)), "method": "nrws", "refresh": 3},
+    "metric renewed when due": {
+        "method": "nrws",
+        "metric.renewal_kl": 1e-3,
+        "metric.recognition": "mixed",
+        "optimizer.warmup": 3,
+    },
     "deep, damping falls": {"method": "nrws", "layers": (3, 2), "metric.final_damping": 0.02},
     "natural method, every option": PLAIN
     | {

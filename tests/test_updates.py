@@ -123,6 +123,16 @@ def test_inverse_time_has_its_settings():
         assert [float(rate(step)) for step in steps] == pytest.approx([1, 1 / 2, 1 / 4])
 
 
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_a_rate_warms_up_beside_its_schedule(schedule):
+    """A quarter, a half, three quarters of what the schedule says, then all of it."""
+    chosen = {"optimizer.schedule": schedule, "learning_rate": 0.4}
+    plain = methods.rate_of(config.resolve(chosen), Pace(20))
+    warm = methods.rate_of(config.resolve(chosen | {"optimizer.warmup": 4}), Pace(20))
+    shares = [float(warm(jnp.asarray(step))) / float(plain(step)) for step in range(6)]
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+
+
 def test_a_schedule_runs_over_the_training_or_as_long_as_told():
     """A cut is of the whole schedule."""
 

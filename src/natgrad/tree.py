@@ -84,6 +84,11 @@ def blend(decay: Any, old: _T, new: _T) -> _T:
     return jax.tree.map(lambda a, b: decay * a + (1 - decay) * b, old, new)
 
 
+def in_structure(template: _T, tree: Any) -> _T:
+    """The leaves of a tree in the structure of another, whose static parts may be other objects."""
+    return jax.tree.unflatten(jax.tree.structure(template), jax.tree.leaves(tree))
+
+
 def map_layers(function: Callable[..., _T], *rest: tuple[Any, ...]) -> tuple[_T, ...]:
     """`map` over layers, of equal number, as a tuple."""
     return tuple(itertools.starmap(function, zip(*rest, strict=True)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InputError
-from natgrad.training.session import Watcher
+from natgrad.training.watcher import Watcher
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ FORMAT: Literal[2] = 2  # 1: natgrad 0.1.0, whose settings had other names
 RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 """Learning rates of optimizers where none is given; with sgd it is the method's."""
 MOMENTUM = 0.9  # of optimizers that have averages
+LONGEST_SERVICE = 1000  # steps of a metric that is renewed when the model has moved
 
 
 def setting(default: Any, about: str, *, unset: str = "", **limits: Any) -> Any:
@@ -99,8 +100,13 @@ class Rate(Section):
 
 
 class Scheduled(Rate):
-    """A learning rate that may fall."""
+    """A learning rate that may rise at first, and fall."""
 
+    warmup: int = setting(
+        0,
+        "Steps in which the learning rate rises evenly to its value, beside its schedule (0: none).",
+        ge=0,
+    )
     schedule: Literal["constant", "cosine", "exponential", "inverse", "linear", "inverse-time"] = setting(
         "constant", "How the learning rate falls."
     )
@@ -182,7 +188,29 @@ class Iterative(Section):
 class Refreshed(Section):
     """A metric that may serve several steps."""
 
-    refresh: PositiveInt = setting(1, "Steps that a metric serves, K.")
+    refresh: PositiveInt = setting(
+        1, f"Steps that a metric serves, K; with renewal_kl at most, and then {LONGEST_SERVICE} by default."
+    )
+    renewal_kl: float = setting(
+        0.0,
+        "A metric is renewed as soon as its steps add up to so many nats of KL divergence (0: by refresh).",
+        ge=0,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_service(cls, tree: Any) -> Any:
+        bounded = isinstance(tree, Mapping) and tree.get("renewal_kl") not in (None, 0)
+        return {"refresh": LONGEST_SERVICE, **tree} if bounded else tree
+
+    @model_validator(mode="after")
+    def _kept_at_all(self) -> "Refreshed":
+        if self.renewal_kl and self.refresh == 1:
+            raise InputError(
+                "metric.renewal_kl says when a metric that is kept is renewed, got metric.refresh 1, which "
+                "renews it at every step; leave one of them out"
+            )
+        return self
 
 
 class Bounded(Section):
@@ -248,6 +276,15 @@ def own_length(config: Any) -> None:
         raise InputError(
             "a metric with adaptive damping or a KL radius decides its own steps, got the optimizer "
             f"{config.optimizer.name}; use sgd, or leave metric.adaptive and metric.kl_radius out"
+        )
+
+
+def own_steps(config: Any) -> None:
+    """A metric that counts how far its steps went has to know them: no optimizer may change them."""
+    if config.metric.renewal_kl and config.optimizer.name != "sgd":
+        raise InputError(
+            "metric.renewal_kl adds up the divergence of natural steps, got the optimizer "
+            f"{config.optimizer.name}, which makes other steps of them; use sgd, or give metric.refresh alone"
         )
 
 

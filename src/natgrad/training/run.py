@@ -17,7 +17,8 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes
 from natgrad.training import resume as beginnings
 from natgrad.training import signals
-from natgrad.training.session import Session, Watcher
+from natgrad.training.session import Session
+from natgrad.training.watcher import Watcher
 from natgrad.writing import write
 
 

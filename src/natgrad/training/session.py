@@ -12,7 +12,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,20 +30,11 @@ from natgrad.training.checks import check_training, chunk_end
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, totals_of
 from natgrad.training.compile import compiled, program_key
 from natgrad.training.signals import Interrupted, Stop
+from natgrad.training.watcher import Watcher
 
 CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
 _log = logging.getLogger(__name__)
-
-
-class Watcher(Protocol):
-    """Someone who looks on: called after every chunk and after every evaluation."""
-
-    def advanced(self, steps: int, total: int, loss: float) -> None:
-        """`steps` of `total` are done; the loss of late."""
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        """A row was added to the trace."""
 
 
 class Saved(NamedTuple):
@@ -201,12 +192,13 @@ class Session:
             "continuing from step %d with the learning rate %.3g", self.steps, self._rate(at.divergences)
         )
         self._enter(self.stage)
+        self.state = tree.in_structure(self.shape, self.state)
         self.advance = self._compile()
 
     def _rate(self, divergences: int) -> float:
-        """The first learning rate after so many cuts, for the reader."""
+        """The present learning rate after so many cuts, for the reader."""
         pace = self.pace._replace(cut=CUT**divergences)
-        return float(self.problem.rate(pace)(jnp.zeros((), jnp.int32)))
+        return float(self.problem.rate(pace)(self.state.steps))
 
     def _compile(self) -> Callable[..., Any]:
         """The chunk of steps, compiled ahead so that its time is known apart; the state is donated to it."""

@@ -53,7 +53,14 @@ def rate_schedule(chosen: Any, pace: Pace, rate: float | None = None) -> optax.S
     if not hasattr(chosen, "schedule"):
         return optax.constant_schedule(start)
     decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
-    return SCHEDULES[chosen.schedule](start, decay)
+    return warmed(SCHEDULES[chosen.schedule](start, decay), chosen.warmup)
+
+
+def warmed(rate: optax.Schedule, steps: int) -> optax.Schedule:
+    """A rate that rises evenly over the first steps: a share (t + 1) / steps of what it would be."""
+    if steps == 0:
+        return rate
+    return lambda count: rate(count) * jnp.minimum(1.0, (jnp.asarray(count) + 1).astype(float) / steps)
 
 
 def inverse_time(rate: float, *, hold: int = 200, time: float = 20.0) -> optax.Schedule:

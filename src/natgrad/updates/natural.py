@@ -3,11 +3,11 @@
     direction = (damping I + F)^{-1} gradient,    step = -length direction        [revisiting alg. 1]
 
 With `gain` the direction is (1 + damping) times that [nrws eq. 31], so that a large damping gives plain
-descent and a small one the natural gradient. A metric and its factor may be kept for `refresh` steps
-[nrws sec. 6.2]; the damping is fixed while they are. With `gradient_decay` it is the *gradient* that is
-averaged over steps, and then measured by the present metric: averaging directions would add vectors of
-different tangent spaces as if they were one. With `warm_start` the solver begins at a share of the last
-direction [martens2010].
+descent and a small one the natural gradient. A metric and its factor may be kept for `refresh` steps, or
+until the model has moved (`natgrad.updates.kept`); the damping is fixed while they are. With `gradient_decay`
+it is the *gradient* that is averaged over steps, and then measured by the present metric: averaging
+directions would add vectors of different tangent spaces as if they were one. With `warm_start` the solver
+begins at a share of the last direction [martens2010].
 """
 
 from collections.abc import Callable
@@ -19,7 +19,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import (
-    Carry,
     Direction,
     Estimate,
     Info,
@@ -34,6 +33,7 @@ from natgrad.core import (
 from natgrad.metrics.layered import gained
 from natgrad.solvers.results import FAILED
 from natgrad.updates.damping import Damping, constant
+from natgrad.updates.kept import Drift, Kept, first_travel, keep_metric, renewed, traveled, with_age
 from natgrad.updates.lengths import Length
 from natgrad.updates.parts import WHOLE, Part
 from natgrad.updates.reduction import Line, backtrack
@@ -49,6 +49,7 @@ class Options(NamedTuple):
         length: how far to go; None leaves that to the learning rate of the whole step.
         gain: whether the direction is multiplied by 1 + damping.
         refresh: K, how many steps a metric serves; it is measured only when it is renewed.
+        drift: how far the model may move before a metric that is kept is renewed; None: as far as it likes.
         relative: measure the damping by the metric's mean diagonal, so that it has no scale of its own.
         gradient_decay: the memory of an average of the gradient.
         warm_start: the share of the last direction at which the solver starts.
@@ -58,29 +59,10 @@ class Options(NamedTuple):
     length: Length | None = None
     gain: bool = False
     refresh: int = 1
+    drift: Drift | None = None
     relative: bool = False
     gradient_decay: float = 0.0
     warm_start: float = 0.0
-
-
-class Kept(NamedTuple):
-    """For the next step; what is not used is empty.
-
-    Attributes:
-        steps: how many there were; age: how many the factor has served.
-        factor: what the solver prepared; after: when its LAPACK calls were done (see `Estimate`).
-        metric: the metric's carry; level: the damping's.
-        gradient: the averaged one; direction: the last one.
-    """
-
-    steps: Int[Array, ""]
-    age: Int[Array, ""]
-    factor: Any
-    after: Any
-    metric: Carry
-    level: Float[Array, ""]
-    gradient: Model
-    direction: Model
 
 
 class Evidence(NamedTuple):
@@ -99,12 +81,17 @@ class Evidence(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """A step's evidence, and the system that it solved: the factor with operator and damping, both sides."""
+    """A step's evidence, and the system that it solved: the factor with operator and damping, both sides.
+
+    `age` and `travel` are those of the metric, this step included.
+    """
 
     evidence: Evidence
     factor: Any
     right: Model
     curvature: Float[Array, ""]
+    age: Int[Array, ""]
+    travel: Any
 
 
 def natural(
@@ -145,6 +132,7 @@ def natural(
         kept = Kept(zero, zero, (), jnp.zeros((), kind), carry, level, mean, last)
         if options.refresh == 1:
             return kept
+        kept = kept._replace(travel=first_travel(options.drift, kept.after))
         shapes = jax.eval_shape(lambda k, m, e: prepared((k, k), kept, m, e), key, model, estimate)
         return kept._replace(factor=tree.zeros(shapes.factor))
 
@@ -154,7 +142,7 @@ def natural(
         if options.gradient_decay:
             right = tree.blend(options.gradient_decay, kept.gradient, right)
         make = lambda: prepared((key_metric, key_scale), kept, model, estimate)  # noqa: E731
-        now = make() if options.refresh == 1 else _renewed(kept, make)
+        now = make() if options.refresh == 1 else renewed(kept, make, options.drift)
         guess = tree.scale(options.warm_start, kept.direction) if options.warm_start else None
         solution = solver.solve(now.factor, right, guess)
         after = _value_after(revalue, part, model, estimate.samples)
@@ -167,10 +155,12 @@ def natural(
         ratio, level = _renewed_damping(options.damping, kept, line, rate, failed=solution.result == FAILED)
         sound = _sound(options, solution, rate, ratio, kept.steps)
         evidence = _evidence(solution, options, kept, (rate, ratio, curvature))
-        later = _aged(now._replace(level=level), options, right, vector)
-        return Step(vector, later, Solved(evidence, now.factor, right, curvature), rate, now.after, sound)
+        travel = traveled(now, options.drift, rate, curvature)
+        later = _aged(now._replace(level=level, travel=travel), options, right, vector)
+        solved = Solved(evidence, now.factor, right, curvature, now.age, travel)
+        return Step(vector, later, solved, rate, now.after, sound)
 
-    return Direction(init, apply, _keep, describe)
+    return Direction(init, apply, keep_metric, describe if options.refresh == 1 else with_age(describe))
 
 
 def no_evidence(like: Float[Array, ""]) -> Evidence:
@@ -188,20 +178,6 @@ def _aged(now: Kept, options: Options, right: Model, vector: Model) -> Kept:
         gradient=right if options.gradient_decay else (),
         direction=vector if options.warm_start else (),
     )
-
-
-def _renewed(kept: Kept, renew: Callable[[], Kept]) -> Kept:
-    """What is kept, renewed where it is due: a loop of one turn at most; a conditional would copy it."""
-    once = lambda carried: (jnp.zeros((), bool), renew())  # noqa: E731
-    return jax.lax.while_loop(lambda carried: carried[0], once, (kept.age == 0, kept))[1]
-
-
-def _keep(taken: Array, before: Kept, after: Kept) -> Kept:
-    """The factor stays where it is: after a refused step it is made again, with a renewed damping."""
-    small = lambda kept: kept._replace(factor=())  # noqa: E731
-    chosen = tree.select(taken, small(after), small(before))
-    age = jnp.where(taken, after.age, 0)
-    return chosen._replace(steps=after.steps, level=after.level, age=age, factor=after.factor)
 
 
 def _value_after(

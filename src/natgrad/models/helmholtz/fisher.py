@@ -4,7 +4,7 @@ Its blocks are expectations [nrws eq. 23-24]; here are the ways to estimate them
 has drawn anyway. For generation: *dreams* are samples of the model itself, so their mean is its
 Fisher; *wake* samples weighted by importance estimate the mean over data x and p(h | x), which is
 the model's Fisher only where p(x) is the data's distribution. For recognition: wake samples average over
-data, dreams over the model's own fantasies.
+data, dreams over the model's own fantasies; mixed are both.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from natgrad.layers.bernoulli import Values, flat
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.helmholtz import machine
-from natgrad.models.helmholtz.machine import Helmholtz
+from natgrad.models.helmholtz.machine import Helmholtz, Pass
 from natgrad.models.helmholtz.phases import Phases
 from natgrad.tree import map_layers
 from natgrad.updates.parts import Part
@@ -59,16 +59,25 @@ def generation_from_wake(limit: int | None = None) -> Metric:
 
 def recognition_from_dreams(limit: int | None = None) -> Metric:
     """E over p(x, h) of recognition's curvature, the metric of the sleep phase."""
-    return _recognition(
-        lambda drawn: _blocks(drawn.dreams.values[:-1], drawn.dreams.recognition, even(drawn.weights), limit)
-    )
+    return _recognition(lambda drawn: _recognized(drawn.dreams, even(drawn.weights), limit))
 
 
 def recognition_from_wake(limit: int | None = None) -> Metric:
     """E over p_data(x) q(h | x), from wake samples [nrws eq. 27-28]: one row per datum in the first layer."""
-    return _recognition(
-        lambda drawn: _blocks(drawn.wake.values[:-1], drawn.wake.recognition, even(drawn.weights), limit)
-    )
+    return _recognition(lambda drawn: _recognized(drawn.wake, even(drawn.weights), limit))
+
+
+def recognition_mixed(limit: int | None = None) -> Metric:
+    """The mean of both, each from half of the rows: recognition learns from wake samples and from dreams."""
+    half = None if limit is None else max(1, limit // 2)
+
+    def blocks(drawn: Phases) -> _Blocks:
+        weights = even(drawn.weights) / 2
+        return map_layers(
+            _joined, _recognized(drawn.wake, weights, half), _recognized(drawn.dreams, weights, half)
+        )
+
+    return _recognition(blocks)
 
 
 def from_values(metric: Metric) -> Metric:
@@ -138,6 +147,17 @@ def _recognition(blocks: Callable[[Phases], _Blocks]) -> Metric:
         return LayeredFisher({"recognition": blocks(drawn)}), carry
 
     return Metric(lambda key, model, drawn: (), measure)
+
+
+def _recognized(drawn: Pass, weights: RowWeights, limit: int | None) -> _Blocks:
+    """The blocks of recognition from the samples of one phase."""
+    return _blocks(drawn.values[:-1], drawn.recognition, weights, limit)
+
+
+def _joined(one: UnitBlocks, other: UnitBlocks) -> UnitBlocks:
+    """The sum of two Fishers of the same units, as all their rows."""
+    side_by_side = lambda left, right: jnp.concatenate([left, right], axis=1)  # noqa: E731
+    return UnitBlocks(side_by_side(one.inputs, other.inputs), side_by_side(one.curvature, other.curvature))
 
 
 def _picked(array: Values, chosen: Int[Array, "datum kept"]) -> Values:

@@ -26,6 +26,7 @@ from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers
 from natgrad.updates.first_order import SCHEDULES, Decay, downhill, optimizer_of, rate_schedule, steepest
 from natgrad.updates.in_turn import Turn, in_turn
+from natgrad.updates.kept import drift_of
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate, paced
 from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, Part, blockwise
@@ -54,7 +55,11 @@ METHODS = {
 
 SOURCES: dict[str, dict[str, Callable[[int | None], Metric]]] = {
     "generation": {"dreams": fisher.generation_from_dreams, "wake": fisher.generation_from_wake},
-    "recognition": {"dreams": fisher.recognition_from_dreams, "wake": fisher.recognition_from_wake},
+    "recognition": {
+        "dreams": fisher.recognition_from_dreams,
+        "wake": fisher.recognition_from_wake,
+        "mixed": fisher.recognition_mixed,
+    },
 }
 PARTS: dict[str, Part] = {"generation": fisher.GENERATION, "recognition": fisher.RECOGNITION}
 
@@ -183,6 +188,7 @@ def _natural(
         length=_length(chosen, own.rate),
         gain=True,
         refresh=own.refresh,
+        drift=drift_of(chosen, own.rate),
         relative=chosen.relative,
         gradient_decay=chosen.gradient_decay,
     )

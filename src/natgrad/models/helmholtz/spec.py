@@ -13,7 +13,6 @@ from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
 
-_Rows = Literal["dreams", "wake", "none"]
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
 
 
@@ -80,11 +79,13 @@ class Bidirectional(Weighted, Sampled):
 class BlockSamples(Section):
     """Which samples a Fisher block is estimated from."""
 
-    generation: _Rows = setting(
+    generation: Literal["dreams", "wake", "none"] = setting(
         "dreams", "The samples of generation's Fisher blocks; with none its direction is the gradient."
     )
-    recognition: _Rows = setting(
-        "dreams", "The samples of recognition's Fisher blocks; with none its direction is the gradient."
+    recognition: Literal["dreams", "wake", "mixed", "none"] = setting(
+        "dreams",
+        "The samples of recognition's Fisher blocks; mixed: half of the rows are wake samples, half dreams; "
+        "with none its direction is the gradient.",
     )
     rows: int = setting(
         64, "At most so many rows make a block, of every datum equally many (0: all that a step draws).", ge=0
@@ -173,7 +174,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     return sections.compose(
         kind,
         method,
-        *([sections.own_length] if natural else []),
+        *([sections.own_length, sections.own_steps] if natural else []),
         data=Data,
         model=Machine,
         objective=_OBJECTIVES[method],

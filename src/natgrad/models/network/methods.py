@@ -33,6 +33,7 @@ from natgrad.solvers.whole import automatic, dense_solve, dual_solve
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import downhill, optimizer_of, rate_schedule, steepest
+from natgrad.updates.kept import drift_of
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.natural import Options
 
@@ -60,6 +61,7 @@ def _whole(metric: TaskMetric, usual: Solver, settings: Any, task: Task, rate: o
         damping=adapt(chosen.damping),
         length=divergence_ball(chosen.kl_radius, longest=length) if chosen.kl_radius else length,
         refresh=chosen.refresh,
+        drift=drift_of(chosen, rate),
         relative=chosen.relative,
         warm_start=chosen.warm_start,
     )
@@ -96,10 +98,10 @@ def _krylov(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
 
 
 def _units(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
-    del rate
     chosen, activation = settings.metric, ACTIVATIONS[settings.model.activation]
     metric = sampled_units(activation, chosen.drawn) if chosen.drawn else exact_units(activation)
-    options = Options(damping=constant(chosen.damping), refresh=chosen.refresh)
+    kept = {"refresh": chosen.refresh, "drift": drift_of(chosen, rate)}
+    options = Options(damping=constant(chosen.damping), **kept)
     return unit_direction(task, metric, UNIT_SOLVERS[chosen.solver](chosen.iterations), options)
 
 

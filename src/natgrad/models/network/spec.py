@@ -182,6 +182,7 @@ _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     checks = [sections.own_length] if method in ("natural", "tonga") else []
+    checks += [sections.own_steps] if method in ("natural", "tonga", "units") else []
     return sections.compose(
         kind,
         method,

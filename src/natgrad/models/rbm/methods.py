@@ -17,6 +17,7 @@ from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_system
 from natgrad.updates.first_order import downhill, optimizer_of, rate_schedule, steepest
+from natgrad.updates.kept import drift_of
 from natgrad.updates.lengths import Length, divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 
@@ -69,7 +70,11 @@ def _natural(settings: Any, rate: optax.Schedule, objective: Objective) -> Direc
     if chosen.adaptive:
         damping = levenberg_marquardt(damping, factor=_FACTOR, every=_WATCHED)
     options = Options(
-        damping=damping, length=_length(chosen, rate), refresh=chosen.refresh, relative=chosen.relative
+        damping=damping,
+        length=_length(chosen, rate),
+        refresh=chosen.refresh,
+        drift=drift_of(chosen, rate),
+        relative=chosen.relative,
     )
     return natural(
         _metric(settings),

@@ -62,7 +62,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     return sections.compose(
         kind,
         method,
-        *([sections.own_length, _has_samples] if natural else []),
+        *([sections.own_length, sections.own_steps, _has_samples] if natural else []),
         data=Data,
         model=RestrictedMachine,
         **_PARTS[method],
