@@ -1,5 +1,6 @@
 """The Fisher of joint and marginal model against sums over all states; every solver against dense algebra."""
 
+import dataclasses
 import functools
 
 import jax
@@ -11,7 +12,7 @@ from boltzmann_cases import Enumerated, made
 from natgrad import InputError
 from natgrad.layers import generator
 from natgrad.metrics.probing import dense
-from natgrad.models.rbm import covariance, fisher, machine, objectives, solving
+from natgrad.models.rbm import covariance, fisher, fisher_moments, machine, objectives, solving
 from natgrad.models.rbm.gibbs import Drawn
 from natgrad.models.rbm.partition import exact_log_z
 
@@ -37,6 +38,32 @@ def test_the_exact_fisher_is_the_hessian_of_log_z():
     ends = jax.jit(jax.vmap(slope))(flat(model) + jnp.concatenate([steps, -steps]))
     up, down = np.split(np.asarray(ends), 2)
     np.testing.assert_allclose(jax.jit(covariance.joint_covariance)(model), (up - down) / 2e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize(("coding", "sizes"), [("binary", (4, 3)), ("signed", (2, 4))])
+def test_the_four_pictures_of_the_fisher(coding, sizes):
+    """E[T], E[T T'], the Fisher and the inverse, each against the sum over all states."""
+    model = made(coding, sizes)
+    every = Enumerated(model, coding)
+    found, t = fisher_moments.exact_moments(model, 0.1), every.features()
+    np.testing.assert_allclose(found.mean, every.mean(), atol=1e-10)
+    np.testing.assert_allclose(found.second, (t * every.p) @ t.T, atol=1e-10)
+    np.testing.assert_allclose(found.fisher, every.fisher(), atol=1e-10)
+    damped = every.fisher() + 0.1 * np.eye(len(t))
+    np.testing.assert_allclose(found.inverse @ damped, np.eye(len(t)), atol=1e-9)
+    assert sum(found.parts.values()) == len(t)
+
+
+def test_the_pictures_of_one_hidden_unit():
+    """Of a large machine: all states as samples, as often as they are probable."""
+    model, every = looked_at("binary")
+    operator, unit = weighted("binary"), int(np.argmax(np.linalg.norm(np.asarray(model.weight), axis=1)))
+    found = fisher_moments.unit_moments(model, operator.visible, operator.hidden, 0.1)
+    places = [*range(4 * unit, 4 * unit + 4), 12 + unit]
+    np.testing.assert_allclose(found.fisher, np.asarray(dense(operator))[np.ix_(places, places)], atol=1e-10)
+    np.testing.assert_allclose(found.mean, every.mean()[places], atol=0.01)
+    np.testing.assert_allclose(found.second, found.fisher + np.outer(found.mean, found.mean), atol=1e-12)
+    np.testing.assert_allclose(found.inverse @ (found.fisher + 0.1 * np.eye(5)), np.eye(5), atol=1e-10)
 
 
 @functools.cache
@@ -145,6 +172,24 @@ def test_every_solver_solves_its_part(name, centered):
     np.testing.assert_allclose(found.curvature, inner @ kept @ inner, rtol=1e-3)
 
 
+@pytest.mark.parametrize("marginal", [False, True])
+def test_blocks_in_sample_space_are_the_same_blocks(marginal):
+    """With no more samples than visible units the blocks are not stored, and the solution is the same."""
+    whole, gradient, damping = weighted("signed", marginal), made("signed", seed=5), jnp.asarray(0.1)
+    few = dataclasses.replace(whole, visible=whole.visible[:, ::300], hidden=whole.hidden[:, ::300])
+    assert 1 < few.visible.shape[1] <= 4
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def solved(solver, operator):
+        return solver.solve(solver.prepare(operator, damping, 0.0)[0], gradient, None)
+
+    found, expected = solved(solving.blocks_alone(), few), solved(solving.blocks_stored(), few)
+    np.testing.assert_allclose(flat(found.value), flat(expected.value), atol=1e-12)
+    np.testing.assert_allclose(found.curvature, expected.curvature, rtol=1e-12)
+    shapes = jax.eval_shape(lambda: solving.blocks_alone().prepare(few, damping, 0.0)[0].inner)
+    assert shapes.shape == (3, few.visible.shape[1], few.visible.shape[1])
+
+
 def test_a_direction_does_not_depend_on_the_chart_without_damping():
     gradient, operator, plain = made(seed=7), stored("binary"), solving.dense_solve()
     found = []
@@ -167,10 +212,19 @@ def test_what_is_too_large_for_an_exact_fisher(arguments, words):
         covariance.check_storable(**{"gaussian": False, "marginal": False} | arguments)
 
 
-def test_blocks_that_do_not_fit_are_refused():
+def large(chains):
+    """The shapes of a sampled Fisher of 784 x 500 units."""
     model = jax.eval_shape(lambda: made(sizes=(784, 500)))
-    rows = jax.ShapeDtypeStruct((784, 10), float), jax.ShapeDtypeStruct((500, 10), float)
+    rows = jax.ShapeDtypeStruct((784, chains), float), jax.ShapeDtypeStruct((500, chains), float)
     offsets = machine.Offsets(model.visible_bias, model.hidden_bias)
-    operator = fisher.SampledFisher(*rows, offsets, model.visible_units, model.hidden_units)
-    with pytest.raises(InputError, match="--solver diagonal"):
-        jax.eval_shape(lambda at: solving.blocks_alone().prepare(at, 0.1, 0.0), operator)
+    return fisher.SampledFisher(*rows, offsets, model.visible_units, model.hidden_units)
+
+
+def test_blocks_of_a_large_machine_are_not_stored():
+    factor, _ = jax.eval_shape(lambda at: solving.blocks_alone().prepare(at, 0.1, 0.0), large(100))
+    assert max(leaf.size for leaf in jax.tree.leaves(factor)) == 500 * 100 * 100
+
+
+def test_blocks_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="fewer --chains, --solver diagonal"):
+        jax.eval_shape(lambda at: solving.blocks_alone().prepare(at, 0.1, 0.0), large(1000))

@@ -77,7 +77,7 @@ def test_the_proxy_of_a_gaussian_machine_is_a_density_of_rows():
     np.testing.assert_allclose(found, expected)
 
 
-@pytest.mark.parametrize(("coding", "gaussian"), [("signed", False), ("binary", True)])
+@pytest.mark.parametrize(("coding", "gaussian"), [("binary", False), ("signed", False), ("binary", True)])
 def test_annealing_states_an_error_that_holds(coding, gaussian):
     model = made(coding, (8, 6), scale=0.5, gaussian=gaussian)
     exact, base, good = float(jax.jit(partition.exact_log_z)(model)), 0.1 * jnp.arange(8.0), [0, 0]
@@ -100,7 +100,8 @@ def test_annealing_states_an_error_that_holds(coding, gaussian):
 
 def test_estimates_that_disagree_are_found_out():
     forward, reverse = annealed.summed_up(np.array([1.0, 2.0])), annealed.summed_up(np.array([4.0, 5.0]))
-    assert "3.00 nats apart; give more --temperatures" in annealed.disagreement(forward, reverse)
+    told = annealed.disagreement(forward, reverse)
+    assert "3.00 nats apart; give more temperatures (--temperatures N, or in Python temp" in told
     assert annealed.disagreement(forward, forward) == ""
 
 

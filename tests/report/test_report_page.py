@@ -263,6 +263,15 @@ def test_damaged_pictures_and_unknown_steps_are_left_out(make: Any) -> None:
     assert [frame.epoch for frame in frames(read_run(place))] == [3]
 
 
+def test_a_gallery_keeps_rows_whatever_their_order_in_memory(tmp_path: Path) -> None:
+    rows = np.arange(12.0).reshape(4, 3) / 12
+    turned = np.asfortranarray(rows)
+    gallery.keep(tmp_path, 1, {"rows": Sheet(rows), "turned": Sheet(turned)})
+    ((_, found),) = gallery.pictures(tmp_path)
+    np.testing.assert_allclose(found["rows"].rows, rows, atol=1 / 255)
+    np.testing.assert_array_equal(found["turned"].rows, found["rows"].rows)
+
+
 def test_a_gallery_keeps_sheets_thinned_over_the_whole(tmp_path: Path) -> None:
     rows = np.linspace(-0.1, 1.1, 4 * 30).reshape(30, 4)
     sheets = {"z": Sheet(rows, (2, 2), 5), "a <b>": Sheet(np.array([[np.nan, 0.5]]))}

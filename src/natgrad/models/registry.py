@@ -57,8 +57,9 @@ class Column:
     final: bool = False
 
 
+TRAIN_LOSS = Column("train_loss", "train loss", higher=False, chart="Loss", final=True)
 COLUMNS = (
-    Column("train_loss", "train loss", higher=False, chart="Loss", final=True),
+    TRAIN_LOSS,
     Column("valid_loss", "valid loss", higher=False, chart="Loss"),
     Column("step_kl", "KL length of a step", unit="nats", log=True, note="half of step·F·step"),
     Column("gradient_norm", "gradient norm", log=True),

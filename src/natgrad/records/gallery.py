@@ -82,9 +82,9 @@ def _counts(values: Any) -> bool:
 
 
 def _bytes(rows: Any) -> np.ndarray:
-    """Values in [0, 1] as bytes; one that is not a number is dark."""
+    """Values in [0, 1] as bytes, row by row as the file wants them; one that is not a number is dark."""
     values = np.nan_to_num(np.asarray(rows, np.float32)[:PICTURES])
-    return np.round(np.clip(values, 0, 1) * 255).astype(np.uint8)
+    return np.ascontiguousarray(np.round(np.clip(values, 0, 1) * 255).astype(np.uint8))
 
 
 def _thin(place: Path) -> None:

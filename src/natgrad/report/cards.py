@@ -58,13 +58,18 @@ def _latest(shown: Pictures) -> Markup:
 
 
 def _figures(pictures: Mapping[str, Picture]) -> Markup:
-    """Pictures by their captions; wide ones below each other, others side by side."""
-    shape = "sheets wide" if any(each.wide for each in pictures.values()) else "sheets"
+    """Pictures by their captions; wide ones below each other, matrices in pairs, others side by side."""
+    shape = "sheets"
+    if any(each.wide for each in pictures.values()):
+        shape = "sheets wide"
+    elif any(each.square for each in pictures.values()):
+        shape = "sheets paired"
     return tag("div", (_picture(caption, each) for caption, each in pictures.items()), class_=shape)
 
 
 def _picture(caption: str, picture: Picture) -> Markup:
-    image = tag("img", src=picture.uri, alt=caption, class_="table" if picture.table else None)
+    shape = "table square" if picture.square else "table" if picture.table else None
+    image = tag("img", src=picture.uri, alt=caption, class_=shape)
     return tag("figure", image, tag("figcaption", caption))
 
 

@@ -21,11 +21,15 @@ _LARGEST = 4096  # values of a row beyond which it is not drawn
 
 
 class Picture(NamedTuple):
-    """A sheet as an address that holds the picture; `table` where its rows are not images."""
+    """A sheet as an address that holds the picture; `table` where its rows are not images.
+
+    A table with as many columns as rows is a matrix, and stays `square`.
+    """
 
     uri: str
     table: bool = False
     wide: bool = False
+    square: bool = False
 
 
 class Frame(NamedTuple):
@@ -96,4 +100,6 @@ def _drawn(sheet: Sheet) -> Picture:
         columns = sheet.columns or max(1, round(np.sqrt(len(rows))))
         coarse = grid(coarse, shape, min(columns, len(rows)))
     wide = not table and coarse.shape[1] > 2 * coarse.shape[0]
-    return Picture(data_uri(np.round(coarse * 255).astype(np.uint8)), table, wide)  # gaps, 0.5, are `CLEAR`
+    square = table and rows.shape[0] == rows.shape[1]
+    uri = data_uri(np.round(coarse * 255).astype(np.uint8))  # gaps, 0.5, are `CLEAR`
+    return Picture(uri, table, wide, square)

@@ -78,7 +78,8 @@ def disagreement(forward: Annealed, reverse: Annealed) -> str:
         return ""
     return (
         f"log Z is not to be trusted: the forward estimate {forward.log_z:.2f} and the reverse one "
-        f"{reverse.log_z:.2f} are {apart:.2f} nats apart; give more --temperatures"
+        f"{reverse.log_z:.2f} are {apart:.2f} nats apart; give more temperatures "
+        "(--temperatures N, or in Python temperatures=N)"
     )
 
 

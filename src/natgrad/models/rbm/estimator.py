@@ -134,12 +134,10 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         rows = nearest_binary(self._rows(X))
         dense = rows.toarray() if scipy.sparse.issparse(rows) else rows
         found = self._log_partition(**options)
-        facts = found.facts()
-        if "warning" in facts:
-            warnings.warn(facts["warning"], stacklevel=2)
+        found.warn()
         machine = self.model_
         values = log_likelihoods(machine.parameters, machine.coded(dense), found.log_z)
-        return (values, facts) if return_facts else values
+        return (values, found.facts()) if return_facts else values
 
     @property
     def model_(self) -> TrainedBoltzmann:

@@ -8,21 +8,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
-from natgrad.core import Kind, Panel, Problem, Sheet, State
+from natgrad.core import Kind, Problem, Sheet, State
 from natgrad.data import Dataset, batches
-from natgrad.evaluate.panels import reconstructions
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.rbm import methods
 from natgrad.models.rbm.distance import distances
 from natgrad.models.rbm.machine import Boltzmann, bias_of, boltzmann, visible_inputs
 from natgrad.models.rbm.monitor import HeldOut
+from natgrad.models.rbm.panels import PICTURES, filters, machine_panels
 from natgrad.models.rbm.spec import Shape
 from natgrad.models.rbm.trained import TrainedBoltzmann
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, UnitRows
 from natgrad.updates.first_order import rate_schedule
-
-_PICTURES = 25
-_FILTERS = 100
 
 
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Boltzmann:
@@ -93,7 +90,7 @@ def _pictures(settings: Any, state: State, shape: tuple[int, int] | None) -> dic
     found = {"filters": Sheet(filters(model), shape)}
     if settings.objective.negative not in ("pcd", "tempering") or settings.model.visible == "gaussian":
         return found
-    hidden = top_chains(state.objective.chains)[:, :_PICTURES]
+    hidden = top_chains(state.objective.chains)[:, :PICTURES]
     means = model.visible_units.mean(visible_inputs(model, hidden))
     return {"chains": Sheet(np.asarray(model.visible_units.coding.on(means)).T, shape)} | found
 
@@ -108,14 +105,6 @@ def _from_identity(settings: Any, state: State) -> dict[str, float]:
     return distances(state, biases=biases, chains=chains)
 
 
-def filters(model: Boltzmann) -> np.ndarray:
-    """The weights of hidden units as gray values: those of the longest first, middle gray is zero."""
-    weight = np.asarray(model.weight)
-    order = np.argsort(-(weight**2).sum(axis=1), kind="stable")[:_FILTERS]
-    largest = np.abs(weight[order]).max(axis=1, keepdims=True)
-    return 0.5 + 0.5 * weight[order] / np.maximum(largest, 1e-30)
-
-
 def top_chains(chains: Any) -> Any:
     """The hidden states [hidden, chain] of the machine itself, of chains or of tempered ones."""
     return chains[:, -1] if chains.ndim == 3 else chains
@@ -127,22 +116,4 @@ def trained(settings: Any, shape: Shape, model: Boltzmann, carry: dict[str, Any]
     return TrainedBoltzmann(model, top_chains(carry["chains"]) if "chains" in carry else None)
 
 
-def panels(run: Any, dataset: Dataset) -> dict[str, Panel]:
-    """Samples from chains, filters and reconstructions."""
-    machine, shape = run.model, dataset.image_shape
-    text = (
-        "Means of the visible units at the end of chains of a thousand turns; below or beside them, filters."
-    )
-    found = {"filters, longest first": Sheet(filters(machine.parameters), shape)}
-    if not isinstance(machine.parameters.visible_units, BernoulliUnits):
-        return {"Filters": Panel("Weights of hidden units; middle gray is zero.", found)}
-    again = (
-        "Test rows, and below or beside them the means of the visible units given those of the hidden ones."
-    )
-    return {
-        "Chains and filters": Panel(text, {"chains": Sheet(machine.means(_PICTURES), shape)} | found),
-        "Reconstructions": reconstructions(run, dataset, again),
-    }
-
-
-KIND = Kind(fresh, problem, trained, panels)
+KIND = Kind(fresh, problem, trained, machine_panels)

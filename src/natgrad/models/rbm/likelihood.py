@@ -4,6 +4,7 @@ Exact where one side is small enough to enumerate; otherwise annealed importance
 reverse, with a warning where the two do not agree.
 """
 
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -27,11 +28,22 @@ class LogPartition(NamedTuple):
     forward: Annealed | None = None
     reverse: Annealed | None = None
 
+    @property
+    def doubt(self) -> str:
+        """A sentence where it is not to be trusted, or nothing."""
+        if self.forward is None or self.reverse is None:
+            return ""
+        return annealed.disagreement(self.forward, self.reverse)
+
+    def warn(self) -> None:
+        """Tell the caller's caller of a doubt, if there is one."""
+        if self.doubt:
+            warnings.warn(self.doubt, stacklevel=3)
+
     def facts(self) -> dict[str, Any]:
         """What a reader should know of it, and of how it was found."""
         if self.forward is None or self.reverse is None:
             return {"likelihood": "exact", "log_z": self.log_z}
-        doubt = annealed.disagreement(self.forward, self.reverse)
         return {
             "likelihood": "annealed importance sampling",
             "log_z": self.log_z,
@@ -41,7 +53,7 @@ class LogPartition(NamedTuple):
             "log_z_reverse": float(self.reverse.log_z),
             "log_z_reverse_se": float(self.reverse.se),
             "effective_chains": float(self.forward.effective),
-        } | ({"warning": doubt} if doubt else {})
+        } | ({"warning": self.doubt} if self.doubt else {})
 
 
 def log_partition_of(

@@ -70,7 +70,7 @@ def pictured_fisher(run: str | Path, *, number: int, seed: int, out: str | Path 
     at_least_one("number", number)
     found = load_run(run)
     place = Path(out) if out is not None else found.folder / "fisher.png"
-    damping = found.config.metric.damping if hasattr(found.config, "metric") else spectrum.USUAL_DAMPING
+    damping = spectrum.damping_of(found.config)
     return {"run": str(found.folder), "picture": str(place), "damping": damping} | spectrum.drawn_fisher(
         place, found.model, damping, number=number, seed=seed
     )

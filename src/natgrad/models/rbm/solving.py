@@ -15,12 +15,13 @@ from natgrad import tree
 from natgrad.core import Model, Operator, Solution, Solver
 from natgrad.errors import InputError
 from natgrad.models.rbm.machine import from_centered, to_centered
+from natgrad.models.rbm.unit_blocks import unit_grams, unit_pull, unit_push
 from natgrad.solvers.choice import always
-from natgrad.solvers.direct import direct
+from natgrad.solvers.direct import direct, inverse
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.results import CONVERGED
 from natgrad.solvers.truncated import conjugate_gradient
-from natgrad.solvers.units import per_layer
+from natgrad.solvers.units import known_after, per_layer
 from natgrad.solvers.whole import dense_solve, dual_solve
 
 _SIDE = 1024  # of a matrix that is factored at every step
@@ -68,20 +69,55 @@ def cheapest(iterations: int) -> Solver:
 
 
 def blocks_alone() -> Solver:
-    """Only the blocks of hidden units and the diagonal of visible biases."""
+    """Only the blocks of hidden units, as matrices or in sample space, and the diagonal of visible biases."""
+    stored, in_samples = blocks_stored(), blocks_in_samples()
+
+    def choose(operator: Any) -> Solver:
+        visible, hidden = operator.like.sizes
+        samples = operator.bind().samples or visible + 1
+        if (numbers := hidden * min(samples, visible + 1) ** 2) > _BLOCK_NUMBERS:
+            raise InputError(
+                f"expected at most {_BLOCK_NUMBERS} numbers for the blocks of hidden units, got {numbers}; "
+                "use fewer --chains, --solver diagonal, or auto for the whole Fisher"
+            )
+        return in_samples if samples <= visible else stored
+
+    def solve(factor: Charted, gradient: Model, guess: Model | None) -> Solution:
+        return choose(factor.operator).solve(factor, gradient, guess)
+
+    return Solver(lambda operator, damping, after: choose(operator).prepare(operator, damping, after), solve)
+
+
+def blocks_stored() -> Solver:
+    """The blocks of hidden units as matrices."""
     inner = per_layer(always(direct()))
 
     def prepare(operator: Any, damping: Array, after: Any) -> tuple[Charted, Any]:
-        visible, hidden = operator.like.sizes
-        if hidden * (visible + 1) ** 2 > _BLOCK_NUMBERS:
-            raise InputError(
-                f"expected at most {_BLOCK_NUMBERS} numbers in the blocks of hidden units, got "
-                f"{hidden * (visible + 1) ** 2}; use --solver diagonal, or auto for the whole Fisher"
-            )
         factor, after = inner.prepare(operator.blocks(), damping, after)
         return Charted(operator, damping, factor), after
 
     return Solver(prepare, lambda factor, gradient, guess: inner.solve(factor.inner, gradient, guess))
+
+
+def blocks_in_samples() -> Solver:
+    """The blocks of hidden units in sample space, each solved as `dual_solve` solves the whole."""
+
+    def prepare(operator: Any, damping: Array, after: Any) -> tuple[Charted, Any]:
+        grams = unit_grams(operator)
+        inner = inverse(grams + (damping + after) * jnp.eye(grams.shape[-1], dtype=grams.dtype))
+        return Charted(operator, damping, inner), known_after(inner)
+
+    def solve(factor: Charted, gradient: Model, guess: Model | None) -> Solution:
+        del guess
+        operator, damping = factor.operator, factor.damping
+        s = jnp.einsum("jik,jk->ji", factor.inner, unit_push(operator, gradient.hidden))
+        hidden = tree.scale(1 / damping, tree.subtract(gradient.hidden, unit_pull(operator, s)))
+        variance = operator.visible.var(axis=1)
+        below = gradient.visible_bias / (damping + variance)
+        length = jnp.vdot(s, s) + jnp.vdot(below, variance * below)  # R_j x_j = s_j
+        return _direct_solution(gradient.with_arrays(hidden.weight, hidden.bias, below), length)
+
+    return Solver(prepare, solve)
 
 
 def diagonal_alone() -> Solver:
@@ -94,10 +130,15 @@ def diagonal_alone() -> Solver:
         del guess
         value = jax.tree.map(lambda g, d: g / (factor.damping + d), gradient, factor.inner)
         length = tree.vdot(value, jax.tree.map(jnp.multiply, factor.inner, value))
-        done = jnp.zeros((), jnp.int32)
-        return Solution(value, length, done, jnp.asarray(CONVERGED), jnp.full_like(length, jnp.nan))
+        return _direct_solution(value, length)
 
     return Solver(prepare, solve)
+
+
+def _direct_solution(value: Model, curvature: Array) -> Solution:
+    """A solution without iterations, whose residual nobody looked at."""
+    done, unknown = jnp.zeros((), jnp.int32), jnp.full_like(curvature, jnp.nan)
+    return Solution(value, curvature, done, jnp.asarray(CONVERGED), unknown)
 
 
 WHOLE_SOLVERS: dict[str, Callable[[int], Solver]] = {

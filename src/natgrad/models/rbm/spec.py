@@ -1,5 +1,6 @@
 """What is known of restricted Boltzmann machines without JAX: settings by method, columns, commands."""
 
+from dataclasses import replace
 from typing import Any
 
 from natgrad.config import sections
@@ -17,7 +18,7 @@ from natgrad.models.rbm.sections import (
     Penalized,
     RestrictedMachine,
 )
-from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
+from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, TRAIN_LOSS, Column, Settings, Spec
 
 
 class Shape(registry.Shape):
@@ -45,6 +46,7 @@ _PARTS: dict[str, dict[str, Any]] = {
     "whitening": {"objective": Contrastive, "whitening": LearnedRoots},
     "eigen-whitening": {"objective": Contrastive, "whitening": EigenRoots},
 }
+_LIKELIHOOD = "Log-likelihood"
 _RATES = {"plain": 0.05, "penalty": 0.05}  # others: 0.02
 
 
@@ -119,8 +121,9 @@ SPEC = Spec(
         **METRIC_NAMES,
     },
     columns=(
-        Column("valid_ll", "valid LL", NATS, higher=True, note="enumerated, or annealed if asked for"),
-        TEST_LL,
+        replace(TRAIN_LOSS, note="with chains the train loss is minus a pseudo-likelihood"),
+        Column("valid_ll", "valid LL", NATS, higher=True, chart=_LIKELIHOOD),
+        replace(TEST_LL, chart=_LIKELIHOOD),
         Column("valid_pseudo", "valid pseudo-LL", NATS, higher=True, chart="Pseudo-likelihood"),
         Column(
             "test_pseudo",

@@ -31,8 +31,13 @@ class TrainedBoltzmann:
     chains: np.ndarray | None = None
 
     def log_likelihood(self, rows: np.ndarray, **options: Any) -> np.ndarray:
-        """log p(v) of every row: exact where one side is small, otherwise by annealing (see `log_z`)."""
-        return log_likelihoods(self.parameters, self.coded(rows), self.log_z(rows, **options).log_z)
+        """log p(v) of every row: exact where one side is small, otherwise by annealing (see `log_z`).
+
+        There is a warning where annealing is not to be trusted.
+        """
+        found = self.log_z(rows, **options)
+        found.warn()
+        return log_likelihoods(self.parameters, self.coded(rows), found.log_z)
 
     def log_z(
         self,
