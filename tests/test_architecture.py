@@ -16,6 +16,8 @@ from natgrad.models.network import methods as network_methods
 from natgrad.models.network.spec import SPEC as NETWORKS
 from natgrad.models.rbm import methods as boltzmann_methods
 from natgrad.models.rbm.spec import SPEC as BOLTZMANN
+from natgrad.models.vae import methods as variational_methods
+from natgrad.models.vae.spec import SPEC as VARIATIONAL
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -111,6 +113,7 @@ def test_specs_and_methods_know_the_same_names() -> None:
         (MACHINES, registry.METHODS),
         (NETWORKS, network_methods.DIRECTIONS),
         (BOLTZMANN, boltzmann_methods.BOLTZMANN_DIRECTIONS),
+        (VARIATIONAL, variational_methods.METHODS),
     )
     for spec, known in known_names:
         assert set(spec.methods) == {method for _, method in spec.settings} == set(known)

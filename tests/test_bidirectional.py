@@ -10,7 +10,7 @@ import pytest
 import cases
 import oracles
 from cases import CODINGS
-from natgrad.models.helmholtz import likelihood as importance
+from natgrad.evaluate.portions import portion_sizes
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import normalizer as bidirectional
 
@@ -76,7 +76,7 @@ def test_exactly_the_samples_asked_for_are_summed(samples):
     """The same weights drawn apart: twice the log of the mean of their roots."""
     model, visible, _, _ = enumerated("signed")
     got = bidirectional.log_unnormalized(jax.random.key(3), model, visible, samples=samples)
-    rows, chunk = importance._portions(model, visible.shape[1], samples, 64.0)
+    rows, chunk = portion_sizes(sum(model.sizes), visible.shape[1], samples, 64.0)
     assert rows == visible.shape[1]
     key = jax.random.fold_in(jax.random.key(3), 0)
     weigh = jax.jit(

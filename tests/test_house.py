@@ -14,7 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 TABLE = PACKAGE / "models" / "registry.py"
 
 KINDS = re.compile(
-    r"helmholtz|\bmlp\b|convnet|autoencoder|\w*generation|\w*recognition|encoder|\bchains?\b|\bdreams?\b",
+    r"helmholtz|\bmlp\b|convnet|autoencoder|\bvae\b|\w*generation|\w*recognition|encoder|\bchains?\b|\bdreams?\b",
     re.IGNORECASE,
 )
 OTHER_MEANINGS = ("families", "relax")  # Gibbs chains of a family, generations of a search

@@ -13,6 +13,7 @@ import oracles
 from cases import CODINGS, SIZES
 from natgrad.errors import InputError
 from natgrad.evaluate import weights
+from natgrad.evaluate.portions import portion_sizes
 from natgrad.layers.bernoulli import SIGNED, Layer
 from natgrad.models.helmholtz import exact
 from natgrad.models.helmholtz import likelihood as importance
@@ -162,7 +163,7 @@ def test_every_chunk_draws_anew():
     """Many chunks must gain as much precision as one: the error falls with all samples, not one chunk's."""
     model = machine((3, 2))
     visible, expected = every_row(model)
-    small = importance._portions(model, 8, 4096, 0.0005)[1]
+    small = portion_sizes(sum(model.sizes), 8, 4096, 0.0005)[1]
     assert small < 64
     got = importance.log_likelihood(jax.random.key(0), model, visible, samples=4096, memory_mb=0.0005)
     assert np.abs(got.rows - expected).max() < 5 * weight_spread(model, visible) * 2 / np.sqrt(4096)
@@ -172,7 +173,7 @@ def test_portions_keep_to_the_memory():
     model = zeros(50, 20, 10)
     for memory in (0.01, 0.1, 1.0, 10.0):
         for samples in (1, 10, 5000):
-            rows, chunk = importance._portions(model, 10_000, samples, memory)
+            rows, chunk = portion_sizes(sum(model.sizes), 10_000, samples, memory)
             assert rows * chunk * 4 * 4 * 80 <= memory * 2**20
             assert 1 <= chunk <= samples
             assert rows >= 1

@@ -52,6 +52,15 @@ class Layer:
     bias: Float[Array, " out"]
 
 
+def logits_of_means(means: np.ndarray, rows: int) -> np.ndarray:
+    """The logits of independent units with these means over so many rows.
+
+    A unit that is never (or always) on has one imagined row in which it is not, so that its logit is finite.
+    """
+    likely = (rows * means + 1) / (rows + 2)
+    return np.asarray(np.log(likely) - np.log1p(-likely))
+
+
 def logits(layer: Layer, inputs: Values) -> Values:
     """W h + b for every row."""
     return (layer.weight @ flat(inputs) + layer.bias[:, None]).reshape(-1, *inputs.shape[1:])

@@ -43,17 +43,31 @@ def fresh_convolutional(
     """Banks of `filters` of side `width` on images [channel, height, side], then layers of `sizes`."""
     key_filters, key_layers = jax.random.split(key)
     channels, height, side = image
+    height, side = image_sides((height, side), len(filters), width)[-1]
     banks = []
     for k, count in zip(jax.random.split(key_filters, len(filters)), filters, strict=True):
         shape = (count, channels, width, width)
         banks.append(Filters(scaled_normal(k, shape, channels * width**2), jnp.zeros((count,))))
-        channels, height, side = count, (height - width + 1) // _POOL, (side - width + 1) // _POOL
-    if min(height, side) < 1:
+        channels = count
+    return Convolutional(tuple(banks), fresh_perceptron(key_layers, (channels * height * side, *sizes)))
+
+
+def image_sides(image: tuple[int, int], banks: int, width: int) -> tuple[tuple[int, int], ...]:
+    """The sides of images before any bank of filters and after each, pooled.
+
+    >>> image_sides((28, 28), 2, 5)
+    ((28, 28), (12, 12), (4, 4))
+    """
+    found = [image]
+    for _ in range(banks):
+        height, side = ((before - width + 1) // _POOL for before in found[-1])
+        found.append((height, side))
+    if min(found[-1]) < 1:
         raise InputError(
-            f"images of {image[1]} x {image[2]} are too small for {len(filters)} banks of {width} x {width} "
+            f"images of {image[0]} x {image[1]} are too small for {banks} banks of {width} x {width} "
             "filters; use fewer or smaller filters"
         )
-    return Convolutional(tuple(banks), fresh_perceptron(key_layers, (channels * height * side, *sizes)))
+    return tuple(found)
 
 
 def convolutional(activation: Activation = jnp.tanh) -> Callable[[Convolutional, Array], Array]:

@@ -6,6 +6,7 @@ Its Fisher information with respect to r is small, one matrix M per row [revisit
     linear     t ~ N(r, beta^2)            M = beta^{-2} I     (printed as beta^2: see docs/errata.md)
     sigmoid    t ~ Bernoulli(sigmoid(r))   M = diag(y (1 - y))
     softmax    t ~ Categorical(softmax r)  M = diag(y) - y y^T
+    normal     t ~ N(m, exp s), r = (m, s) M = diag(exp -s, 1/2)
 
 Rows are the first axis of r; all other axes belong to the row. Any other distribution can be given: its
 log-probability and its M (`Output`), or only the log-probability where M follows from it
@@ -41,6 +42,7 @@ class Output(NamedTuple):
         sample: targets drawn for given outputs; only Monte Carlo metrics need it.
         root: S w with S S^T = M, w shaped like r; only sample space and per-unit blocks need it.
         check: raises an InputError for targets that the output distribution cannot produce.
+        curvature: the diagonal of M, where M is diagonal.
     """
 
     log_prob: Callable[[Outputs, _Targets], Float[Array, " row"]]
@@ -48,6 +50,7 @@ class Output(NamedTuple):
     sample: Callable[[PRNGKeyArray, Outputs], _Targets] | None = None
     root: Callable[[Outputs, Outputs], Outputs] | None = None
     check: Check = unchecked
+    curvature: Callable[[Outputs], Outputs] | None = None
 
 
 def linear(beta: float = 1.0) -> Output:
@@ -61,7 +64,10 @@ def linear(beta: float = 1.0) -> Output:
     def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
         return r + beta * jax.random.normal(key, r.shape, r.dtype)  # ~ N(r, beta^2)
 
-    return Output(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real)
+    def curvature(r: Outputs) -> Outputs:
+        return jnp.full_like(r, 1 / beta**2)
+
+    return Output(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real, curvature)
 
 
 def sigmoid() -> Output:
@@ -83,6 +89,7 @@ def sigmoid() -> Output:
         sample,
         lambda r, w: jnp.sqrt(variance(r)) * w,
         expected.probabilities,
+        variance,
     )
 
 
@@ -109,6 +116,86 @@ def softmax() -> Output:
         return half * w - y * (half * w).sum(-1, keepdims=True)
 
     return Output(log_prob, fisher, sample, root, expected.classes)
+
+
+def normal() -> Output:
+    """Gaussian targets whose means and log-variances are the two halves of every row of outputs."""
+
+    def log_prob(r: Outputs, t: _Targets) -> Array:
+        mean, log_variance = halves(r)
+        squares = (t - mean) ** 2 * jnp.exp(-log_variance)
+        return -0.5 * per_row(squares + log_variance + jnp.log(2 * jnp.pi))
+
+    def root(r: Outputs, w: Outputs) -> Outputs:
+        ahead, behind = halves(w)
+        scale = jnp.exp(-0.5 * halves(r)[1])
+        return jnp.concatenate([scale * ahead, jnp.sqrt(jnp.asarray(0.5, r.dtype)) * behind], axis=-1)
+
+    def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
+        mean, log_variance = halves(r)
+        noise = jax.random.normal(key, mean.shape, r.dtype)
+        return mean + jnp.exp(0.5 * log_variance) * noise  # ~ N(m, exp s)
+
+    def curvature(r: Outputs) -> Outputs:
+        precision = jnp.exp(-halves(r)[1])
+        return jnp.concatenate([precision, jnp.full_like(precision, 0.5)], axis=-1)
+
+    return Output(log_prob, lambda r, v: curvature(r) * v, sample, root, expected.half_as_wide, curvature)
+
+
+def spherical(log_variance: Float[Array, ""]) -> Output:
+    """Gaussian targets around the outputs, all of one log-variance, which may be a parameter itself."""
+
+    def log_prob(r: Outputs, t: _Targets) -> Array:
+        squares = (t - r) ** 2 * jnp.exp(-log_variance)
+        return -0.5 * per_row(squares + log_variance + jnp.log(2 * jnp.pi))
+
+    def root(r: Outputs, w: Outputs) -> Outputs:
+        del r
+        return jnp.exp(-0.5 * log_variance) * w
+
+    def sample(key: PRNGKeyArray, r: Outputs) -> _Targets:
+        noise = jax.random.normal(key, r.shape, r.dtype)
+        return r + jnp.exp(0.5 * log_variance) * noise  # ~ N(r, exp s)
+
+    def curvature(r: Outputs) -> Outputs:
+        return jnp.broadcast_to(jnp.exp(-log_variance), r.shape)
+
+    return Output(log_prob, lambda r, v: curvature(r) * v, sample, root, expected.real, curvature)
+
+
+def side_by_side(first: Output, second: Output, width: int) -> Output:
+    """Two independent distributions: the first `width` outputs of a row are of one, the others of the other.
+
+    Targets are pairs. Both need a root.
+    """
+    one, two = first.root, second.root
+    if one is None or two is None:
+        raise InputError("distributions side by side need a `root` each, got one without; use another")
+
+    def apart(r: Outputs) -> tuple[Outputs, Outputs]:
+        return r[:, :width], r[:, width:]
+
+    def joined(
+        left: Callable[[Outputs, Outputs], Outputs], right: Callable[[Outputs, Outputs], Outputs]
+    ) -> Callable[[Outputs, Outputs], Outputs]:
+        def both(r: Outputs, v: Outputs) -> Outputs:
+            pairs = zip(apart(r), apart(v), strict=True)
+            return jnp.concatenate([f(*pair) for f, pair in zip((left, right), pairs, strict=True)], axis=1)
+
+        return both
+
+    def log_prob(r: Outputs, t: _Targets) -> Array:
+        left, right = apart(r)
+        return first.log_prob(left, t[0]) + second.log_prob(right, t[1])
+
+    return Output(log_prob, joined(first.fisher, second.fisher), None, joined(one, two))
+
+
+def halves(outputs: Outputs) -> tuple[Outputs, Outputs]:
+    """The two halves of every row: means and log-variances of a normal distribution."""
+    first, second = jnp.split(outputs, 2, axis=-1)
+    return first, second
 
 
 def exponential_family(

@@ -12,13 +12,28 @@ from natgrad.errors import InputError
 def real(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
     """Numbers, shaped like the outputs."""
     _same_shape(outputs, targets, "linear")
+    _finite(targets, "linear")
+
+
+def half_as_wide(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:
+    """Numbers, half as many as there are outputs, of which the other half are their log-variances."""
+    *rows, width = outputs.shape
+    if width % 2 or tuple(targets.shape) != (*rows, width // 2):
+        raise InputError(
+            f"the normal output expects targets half as wide as its outputs of shape {tuple(outputs.shape)}, "
+            f"got {tuple(targets.shape)}; make the last layer twice as wide as the targets"
+        )
+    _finite(targets, "normal")
+
+
+def _finite(targets: Any, name: str) -> None:
     if jnp.issubdtype(targets.dtype, jnp.complexfloating):
         raise InputError(
-            f"the linear output expects real targets, got {targets.dtype}; give their real parts"
+            f"the {name} output expects real targets, got {targets.dtype}; give their real parts"
         )
     values = _known(targets)
     if values is not None and not np.isfinite(values).all():
-        raise InputError("the linear output expects finite targets, got nan or infinity; remove these rows")
+        raise InputError(f"the {name} output expects finite targets, got nan or infinity; remove these rows")
 
 
 def probabilities(outputs: jax.ShapeDtypeStruct, targets: Any) -> None:

@@ -4,8 +4,8 @@
     curvature_jr = (dr/da_j)^T M (dr/da_j),       a_j the unit's sum, M the output distribution's Fisher
 
 These are diagonal blocks of the full metric, exactly. The curvature takes one reverse pass for every
-output, or with `samples` one for every drawn target (unbiased). The blocks are `UnitBlocks`, for which
-solvers over all units at once exist already.
+output, or with `samples` one for every drawn target (unbiased; exact in the last layer where M is
+diagonal). The blocks are `UnitBlocks`, for which solvers over all units at once exist already.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,13 @@ from jaxtyping import Array, PRNGKeyArray
 from natgrad.core import Carry, Metric, Model
 from natgrad.errors import InputError
 from natgrad.layers.bernoulli import Layer
+from natgrad.layers.outputs import Output
 from natgrad.layers.perceptron import Activation, Perceptron, forward_pass
 from natgrad.layers.task import Task, TaskBatch
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.metrics.curvature import TaskMetric
 from natgrad.metrics.layered import LayeredFisher
+from natgrad.metrics.scores import LayerScores
 
 
 def exact_units(activation: Activation) -> TaskMetric:
@@ -61,11 +63,26 @@ def sampled_units(activation: Activation, samples: int = 1) -> TaskMetric:
                 drawn = sample(k, outputs)  # ~ p(t | r)
                 return pull(jax.grad(lambda r: output.log_prob(r, drawn).sum())(outputs))
 
-            return _blocks(entered, _mean_square(scores, jax.random.split(key, samples), scale=1 / samples))
+            found = _mean_square(scores, jax.random.split(key, samples), scale=1 / samples)
+            if output.curvature is not None:
+                found = (*found[:-1], output.curvature(outputs))
+            return _blocks(entered, found)
 
         return _measuring(blocks)
 
     return of_task
+
+
+def drawn_scores(
+    key: PRNGKeyArray, layers: Perceptron, inputs: Array, activation: Activation, output: Output
+) -> tuple[tuple[LayerScores, ...], Array, Array]:
+    """The scores of a drawn target for every row, layer by layer; outputs and targets beside them."""
+    if output.sample is None:
+        raise InputError("scores need a distribution with `sample`, got one without; use fisher")
+    entered, outputs, pull = _sums(layers, inputs, activation)
+    drawn = output.sample(key, outputs)  # ~ p(t | r)
+    slopes = pull(jax.grad(lambda r: output.log_prob(r, drawn).sum())(outputs))
+    return tuple(map(LayerScores, entered, slopes)), outputs, drawn
 
 
 def _measuring(blocks: Callable[[PRNGKeyArray, Perceptron, Array], tuple[UnitBlocks, ...]]) -> Metric:

@@ -27,6 +27,7 @@ FOLDERS = {
     "convnet": "natgrad.models.network.spec:SPEC",
     "autoencoder": "natgrad.models.network.spec:SPEC",
     "rbm": "natgrad.models.rbm.spec:SPEC",
+    "vae": "natgrad.models.vae.spec:SPEC",
 }
 """The specs of natgrad's own kinds by name."""
 
@@ -107,6 +108,21 @@ class Shape(BaseModel, frozen=True, extra="forbid"):
         """What a data set decides of a config's model."""
         del config
         return cls(visible=dataset.visible, image_shape=dataset.image_shape)
+
+
+class MeasuredShape(Shape):
+    """What the data decide: the size, and how many training rows have which means."""
+
+    means: tuple[float, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, config: Any, dataset: Any) -> "MeasuredShape":
+        """The size and the means of a data set."""
+        del config
+        found = dataset.train.mean(axis=0, dtype=float) / dataset.levels
+        means, rows = tuple(found.tolist()), len(dataset.train)
+        return cls(visible=dataset.visible, image_shape=dataset.image_shape, means=means, rows=rows)
 
 
 class Settings(Mapping[tuple[str, str], type[Any]]):

@@ -37,6 +37,20 @@ def check_weights(number: int, *, bytes_each: int = 4) -> None:
         )
 
 
+def check_values(dataset: Dataset, *, gaussian: bool) -> None:
+    """Refuse real values where units are binary, and binary ones where they are real."""
+    real = dataset.train.dtype.kind == "f"
+    if real and not gaussian:
+        raise InputError(
+            f"Bernoulli units are 0 or 1, the values of {dataset.name} are real numbers; use --visible "
+            "gaussian, or leave data.binarize out"
+        )
+    if gaussian and not real:
+        raise InputError(
+            f"Gaussian units are real, the values of {dataset.name} are made binary; add --data.binarize real"
+        )
+
+
 def chunk_length(settings: Any, operations: int) -> int:
     """The steps of a chunk: as many as asked for, or fewer where they would take more than seconds.
 

@@ -10,20 +10,16 @@ compiled in.
 from functools import partial
 
 import jax
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from natgrad.errors import InputError
 from natgrad.evaluate import weights
+from natgrad.evaluate.portions import over_rows, portion_sizes
 from natgrad.evaluate.weights import Likelihood, RowStatistics, Running
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.training import compile as compilation
 
 _Visible = Float[Array, "visible row"]
-
-
-_ROWS, DRAWS = 32, 2048  # at a time, at most: more leave the cache, and take twice the time
 
 
 def log_likelihood(
@@ -54,20 +50,13 @@ def log_means(
     tails: bool = True,
 ) -> RowStatistics:
     """The log-mean of w^power for every row, and what its weights tell."""
-    if samples < 1:
-        raise InputError(f"samples: expected at least 1, got {samples}")
-    if not memory_mb > 0:
-        raise InputError(f"memory_mb: expected a number greater than 0, got {memory_mb}")
-    total = visible.shape[1]
-    rows, chunk = _portions(model, total, samples, memory_mb)
-    estimate = partial(_estimate, chunk=chunk, kept=weights.kept_for(samples) if tails else 0)
-    starts, found = np.arange(0, total, rows), []
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, starts)
-    for own, start in zip(keys, starts, strict=True):
-        portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
-        found.append(jax.tree.map(np.asarray, estimate(own, model, portion, samples, power)))
-    sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
-    return weights.row_statistics(sums, samples)
+    rows, chunk = portion_sizes(sum(model.sizes), visible.shape[1], samples, memory_mb)
+    kept = weights.kept_for(samples) if tails else 0
+
+    def estimate(own: PRNGKeyArray, portion: _Visible) -> Running:
+        return _estimate(own, model, portion, samples, power, chunk=chunk, kept=kept)
+
+    return over_rows(estimate, key, visible, rows, samples)
 
 
 @partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=compilation.WIDE)
@@ -88,10 +77,3 @@ def _estimate(
         return power * helmholtz.log_weights(model, drawn)
 
     return weights.streamed(draw, samples, chunk=chunk, kept=kept)
-
-
-def _portions(model: Helmholtz, total: int, samples: int, memory_mb: float) -> tuple[int, int]:
-    """Rows and samples at a time: what a processor's cache holds, and no more than fits the memory."""
-    room = max(1, int(memory_mb * 2**20 / (4 * 4 * sum(model.sizes))))
-    rows = min(total, max(1, room // min(samples, 64)), _ROWS)
-    return rows, max(1, min(samples, room // rows, DRAWS // rows))

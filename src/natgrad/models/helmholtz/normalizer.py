@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.evaluate import weights
+from natgrad.evaluate.portions import DRAWS
 from natgrad.evaluate.weights import Likelihood, Running
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import machine as helmholtz
@@ -35,7 +36,7 @@ class Normalizer(NamedTuple):
 
 def normalizer(key: PRNGKeyArray, model: Helmholtz, *, draws: int = 100_000, inner: int = 10) -> Normalizer:
     """Estimate log Z^2 from that many dreams, each answered by `inner` recognitions."""
-    chunk = max(1, min(draws, importance.DRAWS // inner))
+    chunk = max(1, min(draws, DRAWS // inner))
     sums = _ratio_sums(key, model, draws, chunk=chunk, inner=inner, kept=weights.kept_for(draws))
     found = weights.row_statistics(sums, draws)
     tail = None if found.pareto_k is None else float(found.pareto_k[0])

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad.layers.bernoulli import BINARY, Coding, Layer
+from natgrad.layers.bernoulli import BINARY, Coding, Layer, logits_of_means
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, LayerUnits, PerRow, UnitRows
 from natgrad.tree import pytree, static
 
@@ -144,12 +144,5 @@ def boltzmann(
 
 
 def bias_of(units: LayerUnits, means: np.ndarray, rows: int) -> np.ndarray:
-    """The visible biases under which independent units have the data's means.
-
-    A Bernoulli unit that is never (or always) on has one imagined row in which it is not, so that its bias
-    is finite.
-    """
-    if not isinstance(units, BernoulliUnits):
-        return means
-    likely = (rows * means + 1) / (rows + 2)
-    return np.asarray((np.log(likely) - np.log1p(-likely)) / units.span)
+    """The visible biases under which independent units have the data's means."""
+    return logits_of_means(means, rows) / units.span if isinstance(units, BernoulliUnits) else means

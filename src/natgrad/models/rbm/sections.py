@@ -9,16 +9,6 @@ from natgrad.config.sections import Section, setting
 from natgrad.errors import InputError
 
 
-class Data(sections.Data):
-    """Which data, what their values are, and how rows are split."""
-
-    binarize: Literal["round", "resample", "real"] | None = setting(
-        None,
-        "Gray values are rounded once, drawn again at every use, or kept as real numbers.",
-        unset="that of the data set",
-    )
-
-
 class RestrictedMachine(sections.ModelSection):
     """The size of a machine, its units and its initial values."""
 

@@ -6,11 +6,9 @@ from typing import Any
 from natgrad.config import sections
 from natgrad.config.sections import with_defaults
 from natgrad.errors import InputError
-from natgrad.models import registry
 from natgrad.models.rbm.sections import (
     Centerable,
     Contrastive,
-    Data,
     EigenRoots,
     JointFisher,
     Judged,
@@ -18,24 +16,18 @@ from natgrad.models.rbm.sections import (
     Penalized,
     RestrictedMachine,
 )
-from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, TRAIN_LOSS, Column, Settings, Spec
+from natgrad.models.registry import (
+    METRIC_NAMES,
+    NATS,
+    TEST_LL,
+    TRAIN_LOSS,
+    Column,
+    MeasuredShape,
+    Settings,
+    Spec,
+)
 
-
-class Shape(registry.Shape):
-    """What the data decide: the size, and how many training rows have which means."""
-
-    means: tuple[float, ...]
-    rows: int
-
-    @classmethod
-    def of(cls, config: Any, dataset: Any) -> "Shape":
-        """The size and the means of a data set."""
-        del config
-        found = dataset.train.mean(axis=0, dtype=float) / dataset.levels
-        means, rows = tuple(found.tolist()), len(dataset.train)
-        return cls(visible=dataset.visible, image_shape=dataset.image_shape, means=means, rows=rows)
-
-
+Shape = MeasuredShape
 _Centered = with_defaults(Centerable, centering=True)
 _Training = with_defaults(sections.Training, batch_size=100)
 _Fisher = with_defaults(JointFisher, damping=0.1)
@@ -65,7 +57,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
         kind,
         method,
         *([sections.own_length, sections.own_steps, _has_samples] if natural else []),
-        data=Data,
+        data=sections.BinaryOrReal,
         model=RestrictedMachine,
         **_PARTS[method],
         optimizer=with_defaults(sections.Optimizer, learning_rate=_RATES.get(method, 0.02)),
@@ -77,19 +69,13 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
 def check(config: Any, dataset: Any) -> None:
     """Refuse data that the units cannot have, and what is too large to enumerate or to store."""
     from natgrad.models.rbm.limits import check_enumerable, check_storable
-    from natgrad.training.checks import check_weights  # which reads data, and settings should not
+    from natgrad.training.checks import (
+        check_values,
+        check_weights,
+    )  # which reads data, and settings should not
 
     visible, hidden, gaussian = dataset.visible, config.model.hidden, config.model.visible == "gaussian"
-    real = dataset.train.dtype.kind == "f"
-    if real and not gaussian:
-        raise InputError(
-            f"Bernoulli units are 0 or 1, the values of {dataset.name} are real numbers; use --visible "
-            "gaussian, or leave data.binarize out"
-        )
-    if gaussian and not real:
-        raise InputError(
-            f"Gaussian units are real, the values of {dataset.name} are made binary; add --data.binarize real"
-        )
+    check_values(dataset, gaussian=gaussian)
     check_weights(visible * hidden + visible + hidden)
     if config.objective.negative == "exact":
         check_enumerable(visible, hidden, gaussian=gaussian)

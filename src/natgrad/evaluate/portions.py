@@ -1,0 +1,43 @@
+"""Importance-weighted sums over many rows in bounded memory: so many rows, and samples of each, at a time."""
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natgrad.errors import InputError
+from natgrad.evaluate import weights
+from natgrad.evaluate.weights import RowStatistics, Running
+
+ROWS, DRAWS = 32, 2048  # at a time, at most: more leave the cache, and take twice the time
+
+PortionSums = Callable[[PRNGKeyArray, Float[Array, "visible row"]], Running]
+
+
+def portion_sizes(numbers: int, total: int, samples: int, memory_mb: float) -> tuple[int, int]:
+    """Rows and samples at a time: what a processor's cache holds, and no more than fits the memory.
+
+    `numbers` is how many a draw stores, `total` how many rows there are.
+    """
+    if samples < 1:
+        raise InputError(f"samples: expected at least 1, got {samples}")
+    if not memory_mb > 0:
+        raise InputError(f"memory_mb: expected a number greater than 0, got {memory_mb}")
+    room = max(1, int(memory_mb * 2**20 / (4 * 4 * numbers)))
+    rows = min(total, max(1, room // min(samples, 64)), ROWS)
+    return rows, max(1, min(samples, room // rows, DRAWS // rows))
+
+
+def over_rows(
+    estimate: PortionSums, key: PRNGKeyArray, visible: Float[Array, "visible row"], rows: int, samples: int
+) -> RowStatistics:
+    """What the weights of all rows tell, `rows` of them at a time, each portion with a key of its own."""
+    total, found = visible.shape[1], []
+    starts = np.arange(0, total, rows)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, starts)
+    for own, start in zip(keys, starts, strict=True):
+        portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
+        found.append(jax.tree.map(np.asarray, estimate(own, portion)))
+    sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+    return weights.row_statistics(sums, samples)

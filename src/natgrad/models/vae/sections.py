@@ -1,0 +1,143 @@
+"""The settings of variational autoencoders, section by section; no JAX."""
+
+from typing import Literal
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from natgrad.config import sections
+from natgrad.config.sections import Section, setting
+from natgrad.errors import InputError
+
+
+class VariationalModel(sections.ModelSection):
+    """The sizes of both networks, their units, and the distribution of the data."""
+
+    layers: tuple[PositiveInt, ...] = setting(
+        (200, 200), "Hidden sizes of recognition from the data upward; generation mirrors them.", min_length=1
+    )
+    latent: PositiveInt = setting(50, "The size of a latent vector.")
+    visible: Literal["bernoulli", "gaussian"] = setting(
+        "bernoulli", "The data are binary, or real with one variance."
+    )
+    deviation: PositiveFloat | None = setting(
+        None, "The standard deviation of Gaussian data around their means.", unset="learned"
+    )
+    activation: Literal["tanh", "relu", "softplus"] = setting(
+        "tanh", "The activation function of hidden units."
+    )
+    filters: tuple[PositiveInt, ...] = setting(
+        (), "Filters of each bank that recognition puts before its layers; generation has their transposes."
+    )
+    filter_width: PositiveInt | None = setting(None, "Pixels of a filter's side.", unset="5")
+
+    @model_validator(mode="after")
+    def _only_what_is_read(self) -> "VariationalModel":
+        if self.deviation is not None and self.visible != "gaussian":
+            raise InputError(
+                "model.deviation is that of Gaussian data, got --visible bernoulli; leave it out, or use "
+                "--visible gaussian"
+            )
+        if self.filter_width is not None and not self.filters:
+            raise InputError(
+                "model.filter_width is the side of filters, got no --filters; leave it out, or give some"
+            )
+        return self
+
+
+class Bounds(Section):
+    """What each network learns from."""
+
+    samples: PositiveInt = setting(1, "Latent vectors that are drawn for every row, S.")
+    generation: Literal["elbo", "importance"] = setting(
+        "elbo",
+        "The bound of generation: the evidence lower bound, or the importance-weighted one, whose gradient "
+        "is the wake gradient.",
+    )
+    recognition: Literal["elbo", "importance", "sleep", "wake"] = setting(
+        "elbo",
+        "What recognition learns from: a bound, differentiated through the draws; fantasies; or draws "
+        "weighted by importance.",
+    )
+
+    @model_validator(mode="after")
+    def _weights_need_samples(self) -> "Bounds":
+        for name in ("generation", "recognition"):
+            chosen = getattr(self, name)
+            if chosen in ("importance", "wake") and self.samples == 1:
+                raise InputError(
+                    f"objective.{name} {chosen} weighs the samples of a row against each other, got one "
+                    "sample; give --samples of at least 2, or use elbo"
+                )
+        return self
+
+
+class VariationalMetric(sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive):
+    """A Fisher metric of the networks."""
+
+    rows: int = setting(64, "At most so many rows of the batch make the metric (0: all).", ge=0)
+    gradient_decay: float = setting(
+        0.0, "The decay of an average of gradients, taken before the solve (0: none).", ge=0, lt=1
+    )
+
+
+class MetricOfBoth(VariationalMetric):
+    """One Fisher metric of both networks."""
+
+    solver: Literal["auto", "cg", "direct"] = setting(
+        "auto", "How the system is solved: by iterations (auto, cg), or directly, for small networks."
+    )
+
+
+class MetricOfEach(VariationalMetric):
+    """A Fisher metric of each network."""
+
+    solver: Literal["auto", "units", "diagonal", "cg", "dual"] = setting(
+        "auto",
+        "How a network's system is solved: a block for each unit, or its diagonal; whole by iterations (cg), "
+        "or in sample space (dual). auto takes units for dense networks and cg for filters.",
+    )
+    latent: Literal["recognition", "prior"] = setting(
+        "recognition",
+        "Latent vectors of generation's Fisher: recognition's for the batch, or those of the prior, which "
+        "give the Fisher of the joint model.",
+    )
+
+
+class NetworkPart(Section):
+    """One of the two networks."""
+
+    rate: PositiveFloat | None = setting(
+        None, "The learning rate of this network alone.", unset="optimizer.learning_rate"
+    )
+    damping: PositiveFloat | None = setting(
+        None, "The damping of this network alone.", unset="metric.damping"
+    )
+    refresh: PositiveInt | None = setting(
+        None, "Steps that a metric of this network serves.", unset="metric.refresh"
+    )
+
+
+class Alternation(Section):
+    """Whether the networks move together or one after the other."""
+
+    order: Literal["together", "generation-first", "recognition-first"] = setting(
+        "together", "Both networks move at once, or one after the other, each by draws of its own."
+    )
+    repeats: PositiveInt | None = setting(
+        None, "Steps of the network that moves first, for each step of the other.", unset="1"
+    )
+
+    @model_validator(mode="after")
+    def _one_is_first(self) -> "Alternation":
+        if self.repeats is not None and self.order == "together":
+            raise InputError(
+                "steps.repeats counts steps of the network that moves first, got steps.order together; leave "
+                "it out, or choose an order"
+            )
+        return self
+
+
+class VariationalEvaluation(sections.Evaluation):
+    """How often, on how many rows, with how many samples, and which model is evaluated."""
+
+    test_samples: PositiveInt = setting(100, "Importance samples per row for likelihoods of held-out rows.")

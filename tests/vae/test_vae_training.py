@@ -1,0 +1,141 @@
+"""Variational autoencoders as a kind: they train, continue bit for bit, and refuse what cannot be."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad import InputError, config
+from natgrad.core import Pace
+from natgrad.data import load_settings
+from natgrad.layers import generator
+from natgrad.models.vae.kind import KIND
+from natgrad.models.vae.spec import Shape
+
+SMALL = {"model": "vae", "layers": (5, 4), "latent": 2, "batch_size": 8}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def usual_promotion():
+    """Adam's count is a whole number."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def binary(place):
+    """Sixty images of 4 x 4 pixels, of two kinds."""
+    rng = np.random.default_rng(0)
+    chances = np.where(rng.random((60, 1, 1)) < 0.5, np.eye(4) * 0.9, 0.9 - np.eye(4) * 0.8)
+    np.save(place / "binary.npy", (rng.random((60, 4, 4)) < chances).astype(np.uint8))
+    return str(place / "binary.npy")
+
+
+@pytest.fixture(scope="module")
+def real(place):
+    """Sixty rows of four real numbers."""
+    rng = np.random.default_rng(0)
+    np.save(place / "real.npy", rng.normal(1, 0.3, (60, 4)) + rng.normal(0, 1, (60, 1)))
+    return str(place / "real.npy")
+
+
+@pytest.fixture(scope="module")
+def run(binary, place):
+    """A training with Adam."""
+    return natgrad.train(data=binary, out=place / "whole", epochs=4, seed=1, learning_rate=0.01, **SMALL)
+
+
+def test_a_run_learns_and_says_how_well(run):
+    first, last = run.trace[0], run.trace[-1]
+    assert last["valid_elbo"] > first["valid_elbo"]
+    assert last["valid_elbo"] <= last["valid_ll"] + 0.1
+    assert {"valid_loss", "test_elbo", "test_ll", "test_ll_se", "mc_se", "latent_kl"} <= set(last)
+
+
+def test_a_training_that_is_continued_is_the_same_bit_for_bit(run, binary, place):
+    half = natgrad.train(data=binary, out=place / "half", epochs=2, seed=1, learning_rate=0.01, **SMALL)
+    done = natgrad.resume(half.folder, epochs=4)
+    for one, other in zip(*map(jax.tree.leaves, (done.model.parameters, run.model.parameters)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_trained_model(run):
+    model, rows = natgrad.load(run.folder).model, np.eye(16)
+    assert set(np.unique(model.sample(5))) <= {0, 1}
+    assert model.means(5).shape == (5, 16)
+    means, deviations = model.posterior(rows)
+    assert means.shape == deviations.shape == (16, 2)
+    np.testing.assert_array_equal(model.transform(rows), means)
+    np.testing.assert_array_equal(model.reconstruct(rows), model.inverse_transform(means))
+    assert model.elbo(rows, samples=50) < model.log_likelihood(rows, samples=500).mean
+    with pytest.raises(InputError, match="at least one row of 16 values"):
+        model.transform(rows[:, 1:])
+    with pytest.raises(InputError, match=r"expected values in \[0, 1\]"):
+        model.transform(2 * rows)
+    with pytest.raises(InputError, match="NaN or infinity"):
+        model.transform(np.nan * rows)
+    with pytest.raises(InputError, match="at least one row of 2 latent values"):
+        model.inverse_transform(rows)
+    with pytest.raises(InputError, match="expected finite latent values"):
+        model.inverse_transform(np.full((1, 2), np.inf))
+    with pytest.raises(InputError, match="number: expected at least 1 sample"):
+        model.sample(0)
+    with pytest.raises(InputError, match="samples: expected at least 1"):
+        model.elbo(rows, samples=0)
+    with pytest.raises(InputError, match="samples: expected at least 1"):
+        model.log_likelihood(rows, samples=0)
+
+
+CASES = {
+    "wake and sleep": {"samples": 3, "objective.generation": "importance", "objective.recognition": "sleep"},
+    "gaussian": {"visible": "gaussian", "data.binarize": "real"},
+    "fixed": {"visible": "gaussian", "data.binarize": "real", "model.deviation": 0.5, "optimizer": "sgd"},
+    "filters": {"filters": (3,), "model.filter_width": 3, "activation": "relu"},
+    "deep": {"layers": (5,) * 12, "activation": "softplus"},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_way_trains_a_step(name, binary, real):
+    """Without a folder, since a program takes a second to compile."""
+    data = real if "data.binarize" in CASES[name] else binary
+    chosen = config.resolve(SMALL | {"data": data} | CASES[name])
+    dataset = load_settings(chosen.data)
+    problem = KIND.problem(generator.key(0), chosen, dataset)
+    fresh = KIND.fresh(generator.key(3), chosen, Shape.of(chosen, dataset))
+    method = problem.algorithm(None, Pace(10))
+    batch = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
+    state = method.init(generator.key(2), fresh, batch)
+    after, info = jax.jit(method.step)(generator.key(4), state, batch)
+    assert int(info.result) == 0
+    for leaf, was in zip(*map(jax.tree.leaves, (after.model, state.model)), strict=True):
+        assert float(jnp.abs(leaf - was).max()) > 0
+    assert np.isfinite(float(info.value))
+
+
+REFUSED = {
+    "model.deviation is that of Gaussian data": {"model.deviation": 0.5},
+    "model.filter_width is the side of filters": {"model.filter_width": 3},
+    "objective.generation importance weighs": {"objective.generation": "importance"},
+    "objective.recognition wake weighs": {"objective.recognition": "wake"},
+    "metric.damping is not a setting of the method plain of vae": {"damping": 0.1},
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_settings_without_effect_are_refused(message):
+    with pytest.raises(InputError, match=message):
+        config.resolve({"model": "vae", "method": "plain"} | REFUSED[message])
+
+
+def test_data_that_do_not_fit_are_refused(binary, real, tmp_path):
+    train = lambda **settings: natgrad.train(out=tmp_path / "none", **SMALL | settings)  # noqa: E731
+    with pytest.raises(InputError, match="Bernoulli units are 0 or 1"):
+        train(data=real, **{"data.binarize": "real"})
+    with pytest.raises(InputError, match="Gaussian units are real"):
+        train(data=binary, visible="gaussian")
+    with pytest.raises(InputError, match="filters need images"):
+        train(data=real, filters=(2,), visible="gaussian", **{"data.binarize": "real"})
+    with pytest.raises(InputError, match="too small for 2 banks of 5 x 5 filters"):
+        train(data=binary, filters=(2, 2))
