@@ -57,16 +57,6 @@ class Data(Section):
     test_rows: PositiveInt | None = setting(None, "Test rows that are used, chosen likewise.", unset="all")
 
 
-class BinaryOrReal(Data):
-    """Which data, what their values are, and how rows are split."""
-
-    binarize: Literal["round", "resample", "real"] | None = setting(
-        None,
-        "Gray values are rounded once, drawn again at every use, or kept as real numbers.",
-        unset="that of the data set",
-    )
-
-
 class ModelSection(Section):
     """What is trained."""
 

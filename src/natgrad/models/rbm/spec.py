@@ -5,6 +5,7 @@ from typing import Any
 
 from natgrad.config import sections
 from natgrad.config.sections import with_defaults
+from natgrad.config.values import BinaryOrReal
 from natgrad.errors import InputError
 from natgrad.models.rbm.sections import (
     Centerable,
@@ -57,7 +58,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
         kind,
         method,
         *([sections.own_length, sections.own_steps, _has_samples] if natural else []),
-        data=sections.BinaryOrReal,
+        data=BinaryOrReal,
         model=RestrictedMachine,
         **_PARTS[method],
         optimizer=with_defaults(sections.Optimizer, learning_rate=_RATES.get(method, 0.02)),

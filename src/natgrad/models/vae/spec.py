@@ -7,6 +7,7 @@ import numpy as np
 
 from natgrad.config import sections
 from natgrad.config.sections import with_defaults
+from natgrad.config.values import BinaryOrReal
 from natgrad.errors import InputError
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, MeasuredShape, Settings, Spec
 from natgrad.models.vae.sections import (
@@ -64,7 +65,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
         method,
         *checks,
         *([_units_are_dense] if method == "two-step" else []),
-        data=sections.BinaryOrReal,
+        data=BinaryOrReal,
         model=VariationalModel,
         objective=Bounds,
         **_PARTS[method],
