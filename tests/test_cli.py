@@ -495,7 +495,7 @@ def test_runs_that_cannot_be_measured(call, trained, place):
         assert "samples: expected at least 1, got 0" in fails(call, "evaluate", run, "--samples", "0")
         assert "rows: expected at least 0" in fails(call, "evaluate", run, "--rows", "-1")
         assert "memory_mb: expected a number greater" in fails(call, "evaluate", run, "--memory-mb", "0")
-        assert "number: expected at least 1 sample, got 0" in fails(call, "sample", run, "--number", "0")
+        assert "number: expected at least 1, got 0" in fails(call, "sample", run, "--number", "0")
         assert "cannot write the picture" in fails(call, "sample", run, "--out", "none/s.png")
     assert "holds float32 where float64 is used now" in fails(call, "evaluate", run)
 

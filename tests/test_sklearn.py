@@ -159,7 +159,7 @@ def test_mistakes_are_value_errors_of_one_sentence(changes, rows, match):
 def test_features_of_another_width_are_said(fitted):
     with pytest.raises(InputError, match="X has 4 features, but 5 hidden units are expected"):
         fitted.inverse_transform(np.zeros((2, 4)))
-    with pytest.raises(InputError, match="number: expected at least 1 sample, got 0"):
+    with pytest.raises(InputError, match="number: expected at least 1, got 0"):
         fitted.sample(0)
 
 

@@ -250,7 +250,7 @@ def test_sampling_a_run(run, tmp_path):
     result = sample_run(run.folder, number=5, seed=2, out=tmp_path / "s.png")
     assert (tmp_path / "s.png").stat().st_size > 1000
     assert result == {"run": str(run.folder), "picture": str(tmp_path / "s.png"), "number": 5, "seed": 2}
-    with pytest.raises(InputError, match="number: expected at least 1 sample, got 0"):
+    with pytest.raises(InputError, match="number: expected at least 1, got 0"):
         sample_run(run.folder, number=0)
 
 

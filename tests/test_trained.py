@@ -93,5 +93,5 @@ def test_numbers_that_make_no_sense_are_said():
     with pytest.raises(InputError, match="memory_mb: expected a number greater than 0, got 0"):
         trained().log_likelihood(ROWS, memory_mb=0)
     for ask in (trained().sample, trained().means):
-        with pytest.raises(InputError, match="number: expected at least 1 sample, got 0"):
+        with pytest.raises(InputError, match="number: expected at least 1, got 0"):
             ask(0)

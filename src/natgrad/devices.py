@@ -4,6 +4,8 @@ A mesh is set by `jax.set_mesh`, with axes called `rows` and `units`. What makes
 (batches, random numbers, chains) says what their axes are; the compiler passes it on.
 """
 
+import os
+
 import jax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array
@@ -23,3 +25,8 @@ def placed(array: Array, *axes: str | None) -> Array:
 
 def _fits(mesh: dict[str, int], name: str | None, length: int) -> str | None:
     return name if name in mesh and length % mesh[name] == 0 else None
+
+
+def memory_bytes() -> int:
+    """The memory of this computer."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,10 +8,15 @@ import difflib
 from collections.abc import Iterable
 
 _FEW = 10  # names that are all listed; of more, only the nearest
+LARGEST_COUNT = 10**9  # of anything that is counted: more is a slip of the pen
+_LONGEST = 1000  # letters of a message: what a user gave may have millions
 
 
 class InputError(ValueError):
     """Something the user gave is wrong and the user can put it right."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clipped(message))
 
 
 class Diverged(InputError):
@@ -26,6 +31,30 @@ class Newer(InputError):
             f"{what} was written by a newer natgrad (its format is {found}, this one knows {known}); "
             "update natgrad to use it"
         )
+
+
+def clipped(text: str, longest: int = _LONGEST) -> str:
+    """A text without its middle, where it is longer than a reader wants.
+
+    >>> clipped("expected a list, got [[[[[[[[[[; correct it", 36)
+    'expected a list, ... [; correct it'
+    """
+    half = (longest - 5) // 2
+    return text if len(text) <= longest else f"{text[:half].rstrip()} ... {text[-half:].lstrip()}"
+
+
+def check_counts(least: int = 1, **counts: int) -> None:
+    """Refuse counts that a call cannot mean.
+
+    >>> check_counts(samples=0)
+    Traceback (most recent call last):
+    natgrad.errors.InputError: samples: expected at least 1, got 0
+    """
+    for name, value in counts.items():
+        if value < least:
+            raise InputError(f"{name}: expected at least {least}, got {value}")
+        if value > LARGEST_COUNT:
+            raise InputError(f"{name}: expected at most {LARGEST_COUNT}, got {value}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -14,9 +14,10 @@ from pydantic.fields import FieldInfo
 
 from natgrad import config
 from natgrad.config import names
-from natgrad.errors import InputError
+from natgrad.errors import InputError, clipped
 from natgrad.models import registry
 
+_WIDEST = 2**32  # of numbers on the command line: seeds have so many values
 _FLAG = re.compile(r"--([a-z_-]+(?:\.[a-z_-]+)*)(?:=(.*))?", re.DOTALL)
 
 
@@ -82,9 +83,11 @@ def literal(text: str) -> Any:
     """
     for candidate in (text, f"[{text}]" if "," in text else text):
         try:
-            return tomllib.loads(f"value = {candidate}")["value"]
-        except tomllib.TOMLDecodeError:
+            found = tomllib.loads(f"value = {candidate}")
+        except (ValueError, RecursionError):  # not TOML, too deep, or a number of thousands of digits
             continue
+        if found.keys() == {"value"}:  # and no further line
+            return found["value"]
     return text
 
 
@@ -92,7 +95,11 @@ def strict(kind: Any, tokens: Sequence[Any]) -> Any:
     """What cyclopts makes of a flag's text, but a whole number must be one: 1.5 is a mistake, not a 2."""
     if kind not in (int, int | None):
         return cyclopts.convert(kind, tokens)
+    text = clipped(tokens[0].value, 80)
     try:
-        return int(tokens[0].value)
+        found = int(tokens[0].value)
     except ValueError:
-        raise ValueError(f"expected a whole number, got {tokens[0].value!r}") from None
+        raise ValueError(f"expected a whole number, got {text!r}") from None
+    if abs(found) >= _WIDEST:
+        raise ValueError(f"expected a whole number between -{_WIDEST} and {_WIDEST}, got {text}")
+    return found

@@ -4,6 +4,7 @@ Exit codes: 0 done; 2 something the user can correct (one sentence, no traceback
 a signal; 1 anything else. Everything heavy is imported inside the commands.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -15,7 +16,8 @@ from typing import Any
 from cyclopts import App, CycloptsError, Parameter
 
 import natgrad
-from natgrad.cli import commands, kinds, relax, report, resume, runs, settings_help, sweep
+from natgrad import errors
+from natgrad.cli import commands, kinds, relax, report, resume, runs, settings_help, streams, sweep
 from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.errors import InputError
 
@@ -49,6 +51,8 @@ app = command_line()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    streams.replace_closed()
+    streams.widen()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
     sys.exit(_guarded(lambda: _run(tokens), json="--json" in tokens))
@@ -106,29 +110,46 @@ def refuse_settings(tokens: Sequence[str], given: Sequence[str]) -> None:
 
 
 def _guarded(action: Callable[[], None], *, json: bool) -> int:
+    """Do something and turn whatever goes wrong into an exit code."""
     try:
+        _check_place()
         action()
-    except InputError as error:
-        _complain(str(error), json=json)
-        return 2
-    except KeyboardInterrupt as error:
-        _complain(str(error) or "interrupted", json=json)
-        return 128 + getattr(error, "signal", signal.SIGINT)
+        sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = streams.BROKEN
+    except KeyboardInterrupt as error:
+        streams.complain(str(error) or "interrupted", to_json=json)
+        code = 128 + getattr(error, "signal", signal.SIGINT)
     except Exception as error:
-        traceback.print_exc()
-        _complain(f"{type(error).__name__}: {error}", json=json)
-        return 1
-    return 0
+        sentence = _correctable(error)
+        if not sentence:
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
+        streams.complain(sentence or f"{type(error).__name__}: {error}", to_json=json)
+        code = 2 if sentence else 1
+    else:
+        return 0
+    streams.settle()
+    return code
 
 
-def _complain(message: str, *, json: bool) -> None:
-    if json:
-        from natgrad.records.folder import json_line
+def _check_place() -> None:
+    try:
+        os.getcwd()
+    except OSError:
+        raise InputError("the working directory does not exist any more; change to another one") from None
 
-        print(json_line({"error": message}))
-    print(f"natgrad: {message}", file=sys.stderr)
+
+def _correctable(error: Exception) -> str:
+    """What a user can do about an error, in one sentence; empty where it is ours."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return (
+            f"this takes more memory than there is ({errors.clipped(str(error), 120)}); "
+            "use fewer samples or rows at a time, a smaller batch, or a smaller model"
+        )
+    return streams.refused(error) if isinstance(error, OSError) else ""
 
 
 def _sentence(error: Any) -> str:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from natgrad.cli.commands import Json, Quiet, _print
-from natgrad.errors import InputError
 
 relax = App(name="relax", help="Stochastic relaxation: minimize over distributions, and draw natural flows.")
 TOY = "x1 + 2 x2 + 3 x1 x2"
@@ -49,6 +48,7 @@ def flow(
     out
         The picture.
     """
+    from natgrad.evaluate.pictures import picture_place
     from natgrad.relax import examples, figures
 
     named = {
@@ -56,8 +56,7 @@ def flow(
         "likelihood": examples.draw_likelihood,
         "ball": figures.draw_ball,
     }
-    if not out.parent.is_dir():
-        raise InputError(f"cannot write {out}: {out.parent} is not a folder; make it or give another --out")
+    picture_place(out, out)
     found = named[function](out) if function in named else figures.draw_flows(function, family, out)
     ends = found.pop("ends", {})
     shown = {"function": function} | ({} if function in named else {"family": family}) | found

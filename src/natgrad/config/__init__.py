@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from natgrad.config import names, refusals
+from natgrad.config import limits, names, refusals
 from natgrad.config.sections import FORMAT, RunSettings
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
+from natgrad.reading import read_regular
 
 Config = RunSettings
 
@@ -37,10 +38,12 @@ def validate(tree: Mapping[str, Any]) -> RunSettings:
     """A config from nested settings, or one sentence that says what is wrong."""
     reader = reader_of(tree)
     spec = registry.spec_of(reader[0])
+    limits.check_booleans(tree, spec.settings[reader])
     try:
         found: RunSettings = spec.settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
+    limits.check_sizes(found)
     if found.training.schedule_steps is not None and not spec.is_scheduled(found):
         raise refusals.no_schedule(found)
     return found
@@ -65,8 +68,7 @@ def kind_of(tree: Mapping[str, Any]) -> str:
 def read_toml(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
-        with Path(file).open(encoding="utf-8") as stream:
-            text = stream.read(_LONGEST + 1)
+        text = read_regular(file, 4 * _LONGEST).decode()
         if len(text) > _LONGEST or any(len(line) > _LONGEST // 16 for line in text.splitlines()):
             raise ValueError("too long for a config")
         tree = tomllib.loads(text)

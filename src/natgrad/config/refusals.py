@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from natgrad.config import names
-from natgrad.errors import InputError, unknown
+from natgrad.errors import InputError, clipped, unknown
 from natgrad.models import registry
 
 EXPECTED = {
@@ -42,7 +42,7 @@ def explain(error: ValidationError, reader: names.Reader) -> InputError:
     if first["type"] == "literal_error":
         known = [name.strip(" '") for name in first["ctx"]["expected"].replace(" or ", ",").split(",")]
         return _no_choice(key, str(first["input"]), known, reader)
-    return InputError(f"{key}: expected {_expected(first)}, got {first['input']!r}")
+    return InputError(f"{key}: expected {_expected(first)}, got {clipped(repr(first['input']), 80)}")
 
 
 def no_setting(name: str, reader: names.Reader) -> InputError:

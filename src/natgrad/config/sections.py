@@ -46,7 +46,7 @@ class Data(Section):
         None, "Height and width of the images of a file.", unset="that of the data set"
     )
     split_seed: int = setting(
-        0, "Decides which rows train, validate and test, where the data set does not.", ge=0
+        0, "Decides which rows train, validate and test, where the data set does not.", ge=0, lt=2**32
     )
     classes: tuple[int, ...] | None = setting(
         None, "Labels whose rows are used, of every split.", unset="all", min_length=1
@@ -182,7 +182,7 @@ class Adaptive(Damped):
 class Iterative(Section):
     """A solve by iterations."""
 
-    iterations: PositiveInt = setting(10, "Iterations of a solve, at most.")
+    iterations: PositiveInt = setting(10, "Iterations of a solve, at most.", le=10_000)
 
 
 class Refreshed(Section):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from natgrad.errors import InputError
+from natgrad.reading import open_regular
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def fetch(file: File) -> Path:
 def verify(file: File, path: Path) -> Path:
     """The same path, if its contents have the recorded checksum, or none is recorded."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise InputError(

@@ -1,6 +1,7 @@
 """Pictures as files: grids of images, and sheets of them side by side."""
 
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,16 @@ def _laid_out(sheet: "Sheet") -> np.ndarray:
     shape = sheet.image_shape or (1, rows.shape[1])
     square = max(1, round(np.sqrt(len(rows) * shape[0] / shape[1])))
     return grid(rows, shape, sheet.columns or square)
+
+
+def picture_place(out: str | Path | None, usual: Path) -> Path:
+    """Where a picture goes, checked before the work that it takes: as asked for, or the usual place."""
+    path = Path(out) if out is not None else usual
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = "it is a folder" if path.is_dir() else f"{folder} is not a folder you may write"
+        raise InputError(f"cannot write the picture {path}: {why}; give another --out")
+    return path
 
 
 def save_figure(path: Path, figure: Any) -> None:

@@ -91,6 +91,7 @@ def integrate(
             throw=False,
         )
         (path, _), (_, stop) = found.ys, found.ts
+        path = path.at[0].set(start)  # also where the field is so steep that the first step fails
         if inside is None:
             return times, path, ~_finite(path)
         return _to_edge(found.evaluate, within, times, path, stop[0])

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 
 from natgrad import config
 from natgrad.errors import InputError
+from natgrad.reading import open_regular
 from natgrad.writing import extend, write
 
 _LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
@@ -31,13 +32,23 @@ def check_output_folder(out: str | Path | None) -> None:
     if out is None:
         return
     folder = Path(out)
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if nearest == folder and folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"the output folder {folder} is not empty; give another --out or remove it")
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+    check_writable(folder, "the run")
+
+
+def check_writable(folder: Path, what: str) -> None:
+    """Refuse, before any work, a folder that is not there and cannot be made, or may not be written."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK) or _is_system(nearest):
         raise InputError(
-            f"cannot write the run to {folder}: {nearest} is not a folder you may write; give another --out"
+            f"cannot write {what} to {folder}: {nearest} is not a folder you may write; give another --out"
         )
+
+
+def _is_system(folder: Path) -> bool:
+    """Whether a folder only looks like one that may be written, as those of /proc do for the superuser."""
+    return folder.resolve().parts[:2] in (("/", "proc"), ("/", "sys"))
 
 
 def create(out: str | Path | None, settings: config.Config) -> Path:
@@ -75,9 +86,15 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"cannot write to the run {folder}: {error.strerror or error}; what was saved before is kept: "
-            f"make room or allow writing, then `natgrad resume {folder}`"
+            f"cannot write to the run {folder}: {error.strerror or error}; {_left(folder)}"
         ) from error
+
+
+def _left(folder: Path) -> str:
+    """What a run has when its disk refuses to write, and what to do."""
+    if (folder / "trace.jsonl").exists():
+        return f"what was saved before is kept: make room or allow writing, then `natgrad resume {folder}`"
+    return "nothing had been recorded yet: make room or allow writing, then train again"
 
 
 def append(folder: Path, row: Mapping[str, Any]) -> None:
@@ -90,7 +107,7 @@ def trace(folder: Path) -> Iterator[dict[str, Any]]:
     path, damaged = folder / "trace.jsonl", 0
     if not path.exists():
         return
-    with path.open("rb") as stream:
+    with _opened(path) as stream:
         for number, line in enumerate(_lines(stream), start=1):
             if damaged:
                 break
@@ -107,7 +124,7 @@ def trace(folder: Path) -> Iterator[dict[str, Any]]:
 def cut(folder: Path, rows: int) -> None:
     """Leave the first rows of the trace and nothing after them."""
     path, kept = folder / "trace.jsonl", 0
-    with path.open("rb") if path.exists() else io.BytesIO() as stream:
+    with _opened(path) if path.exists() else io.BytesIO() as stream:
         for _ in range(rows):
             line = stream.readline(_LONGEST)
             if _row(line) is None or not line.endswith(b"\n"):
@@ -117,8 +134,17 @@ def cut(folder: Path, rows: int) -> None:
                 )
             kept += len(line)
         more = stream.read(1)
+        stream.seek(0)
+        rows_kept = stream.read(kept) if more else b""
     if more:
-        write(path, path.read_bytes()[:kept])
+        write(path, rows_kept)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path)
+    except OSError:
+        raise InputError(f"{path} is not a file that can be read; restore it from a copy") from None
 
 
 def json_line(value: Any) -> str:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from natgrad.errors import InputError, Newer
+from natgrad.reading import open_regular, read_regular
 from natgrad.records.folder import json_line
 from natgrad.writing import write
 
@@ -107,10 +108,14 @@ def _age(manifest: Path) -> tuple[int, bool]:
 def _prune(place: Path, latest: Path) -> None:
     """Keep the state just saved and the one before; newer ones are of a training that was rolled back.
 
-    What a kill left half-written under a temporary name goes too: the run is locked, and it is nobody's.
+    What a kill left goes too, half-written under a temporary name or without its manifest: the run is locked,
+    and it is nobody's.
     """
     for torn in place.glob(".*.tmp"):
         torn.unlink(missing_ok=True)
+    for arrays in place.glob("*.safetensors"):
+        if _NAME.fullmatch(arrays.stem) and not arrays.with_suffix(".json").exists():
+            arrays.unlink(missing_ok=True)
     ordered = manifests(place.parent)
     rank = ordered.index(latest)
     for old in (*ordered[:rank], *ordered[rank + KEPT :]):
@@ -127,7 +132,7 @@ def opened(path: Path) -> Any:
     """The arrays of a safetensors file, opened but not read; ValueError where its header is absurdly long."""
     from safetensors import safe_open
 
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         if int.from_bytes(stream.read(8), "little") > _LONGEST:
             raise ValueError("its header is too long")
     return safe_open(path, "np")
@@ -140,7 +145,7 @@ def _open(manifest: Path) -> tuple[Any, Any] | None:
     path = manifest.with_suffix(".safetensors")
     try:
         content = _contents(manifest)
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != content["sha256"]:
                 return None
         return content["notes"], opened(path)
@@ -151,9 +156,7 @@ def _open(manifest: Path) -> tuple[Any, Any] | None:
 
 
 def _contents(manifest: Path) -> dict[str, Any]:
-    if manifest.stat().st_size > _LONGEST:
-        raise ValueError("too long for a manifest")
-    content = json.loads(manifest.read_bytes())
+    content = json.loads(read_regular(manifest, _LONGEST))
     number = content["format"]
     if number != 1 and content.pop("seal") != _seal(content):
         raise ValueError("another seal")

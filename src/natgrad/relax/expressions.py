@@ -2,9 +2,10 @@
 
 import re
 
-from natgrad.errors import InputError
-from natgrad.relax.relaxation import Polynomial, polynomial
+from natgrad.errors import InputError, clipped
+from natgrad.relax.relaxation import DEGREE, Polynomial, check_degree, polynomial
 
+LARGEST = 1e30  # of coefficients: fourth powers times it are finite in float64
 _TERM = re.compile(r"([+-]?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)?((?:\s*\*?\s*x\d*(?:\s*(?:\^|\*\*)\s*\d+)?)*)\s*")
 _FACTOR = re.compile(r"x(\d*)(?:\s*(?:\^|\*\*)\s*(\d+))?")
 
@@ -27,11 +28,15 @@ def parse(text: str) -> Polynomial:
             raise _wrong(text)
         term: list[int] = []
         for index, power in _FACTOR.findall(found[3]):
-            if index == "0":
+            if index == "0" or len(index) > 6:
                 raise _wrong(text)
-            term += [int(index or 1) - 1] * int(power or 1)
+            degree = int(power or 1) if len(power) < 4 else DEGREE + 1
+            check_degree(len(term) + degree)
+            term += [int(index or 1) - 1] * degree
         key = tuple(sorted(term))
         value = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
+        if abs(value) > LARGEST:
+            raise InputError(f"coefficients go up to {LARGEST:g}, got {clipped(found[2], 20)}; rescale them")
         terms[key] = terms.get(key, 0.0) + value
         place = found.end()
     if not terms:

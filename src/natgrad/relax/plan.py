@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.errors import InputError, unknown
+from natgrad.errors import InputError, check_counts, unknown
 from natgrad.families import gaussian
 from natgrad.families.interactions import pairwise
 from natgrad.relax import bits, clouds, fields, mixed, weights
@@ -24,6 +24,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "pairwise": ("annealed",),
     "mixed": ("adaptive",),
 }
+_COVARIANCES = ("gaussian", "mixed", "pairwise")  # families with a number for every pair of variables
+LARGEST_SIZE = (10**6, 10**4)  # variables of a search: without such numbers, and with them
 Edges = tuple[tuple[int, int], ...]
 
 
@@ -140,8 +142,15 @@ def check_plan(plan: Plan) -> Plan:
             f"a mixed search needs binary variables and others, got {plan.binary} binary of {plan.size}; "
             "set binary"
         )
-    if plan.population and plan.population < 2:
-        raise InputError(f"a population has at least two points, got {plan.population}; raise it")
+    check_counts(0, restarts=plan.restarts)
+    check_counts(0, population=plan.population)
+    if plan.size > LARGEST_SIZE[plan.family in _COVARIANCES]:
+        raise InputError(
+            f"a search of the {plan.family} family has at most {LARGEST_SIZE[plan.family in _COVARIANCES]} "
+            f"variables, got {plan.size}; give fewer, or another family"
+        )
+    if plan.population == 1:
+        raise InputError("a population has at least two points, got 1; raise it")
     if plan.edges is not None and (both := set(plan.edges) & set(plan.zeros)):
         raise InputError(
             f"the pair {sorted(both)[0]} is both an edge and a zero of the precision; leave it out of one"

@@ -47,11 +47,15 @@ def polynomial(terms: Mapping[tuple[int, ...], float]) -> Polynomial:
     >>> float(polynomial({(0,): 1.0, (1,): 2.0, (0, 1): 3.0})(jnp.array([1.0, -1.0])))
     -4.0
     """
-    if wrong := [term for term in terms if len(term) > DEGREE]:
-        raise InputError(
-            f"polynomials go up to degree {DEGREE}, got {wrong[0]} of degree {len(wrong[0])}; lower it"
-        )
+    for term in terms:
+        check_degree(len(term))
     return Polynomial(tuple(terms), tuple(float(value) for value in terms.values()))
+
+
+def check_degree(degree: int) -> None:
+    """Refuse a term of too high a degree."""
+    if degree > DEGREE:
+        raise InputError(f"polynomials go up to degree {DEGREE}, got a term of a higher one; lower it")
 
 
 def enumerated_mean(

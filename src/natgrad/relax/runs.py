@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 from natgrad.evaluate.pictures import save_figure
+from natgrad.records.folder import check_writable
 from natgrad.relax import functions, saved
 from natgrad.relax.search import Search
 
@@ -20,6 +21,9 @@ EVERY = 2.0  # seconds between two lines of progress
 
 def open_search(name: str, size: int, choices: Any, out: Path | None) -> tuple[Callable[..., Any], Search]:
     """The function and a search for it: the one in the folder, if there is one, else a new one."""
+    check_counts(size=size)
+    if out is not None:
+        check_writable(out, "the search")
     problem = _problem(name, size, choices.family)
     if out is not None and (out / saved.NAME).exists():
         search = Search.load(out)

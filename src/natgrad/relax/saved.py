@@ -1,5 +1,10 @@
-"""A search on disk: one safetensors file with notes as JSON in its header, written whole or not at all."""
+"""A search on disk: one safetensors file, written whole or not at all.
 
+Notes are JSON in its header, and so is a checksum of notes and arrays: a search that has changed on the disk
+is not continued.
+"""
+
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +14,9 @@ import numpy as np
 
 from natgrad import writing
 from natgrad.errors import InputError
+from natgrad.reading import open_regular
 
-NAME, _FORMAT = "search.safetensors", "1"
+NAME, _FORMAT = "search.safetensors", "2"  # 1 had no checksum
 
 
 def write_search(folder: Path, content: Any, notes: dict[str, Any]) -> None:
@@ -19,8 +25,15 @@ def write_search(folder: Path, content: Any, notes: dict[str, Any]) -> None:
 
     leaves = jax.tree_util.tree_flatten_with_path(content)[0]
     arrays = {_name(path): np.asarray(leaf, order="C") for path, leaf in leaves}
-    folder.mkdir(parents=True, exist_ok=True)
-    writing.write(folder / NAME, save(arrays, metadata={"format": _FORMAT, "notes": json.dumps(notes)}))
+    text = json.dumps(notes)
+    facts = {"format": _FORMAT, "notes": text, "sha256": _checksum(arrays, text)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writing.write(folder / NAME, save(arrays, metadata=facts))
+    except OSError as error:
+        raise InputError(
+            f"cannot save the search to {folder}: {error.strerror}; give a folder you may write"
+        ) from None
 
 
 def read_search(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -28,12 +41,17 @@ def read_search(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        open_regular(folder / NAME).close()
         with safe_open(str(folder / NAME), framework="numpy") as stream:
-            notes = json.loads(stream.metadata()["notes"])
-            return {name: stream.get_tensor(name) for name in stream.keys()}, notes  # noqa: SIM118
+            facts = stream.metadata()
+            arrays = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+        if facts["format"] != _FORMAT or facts["sha256"] != _checksum(arrays, facts["notes"]):
+            raise ValueError("another format, or changed")
+        return arrays, json.loads(facts["notes"])
     except (OSError, KeyError, TypeError, ValueError, SafetensorError):
         raise InputError(
-            f"{folder} holds no readable search ({NAME}); give a folder that a search was saved to"
+            f"{folder} holds no readable search ({NAME} is missing, damaged or of another version); "
+            "restore it from a copy, or give another folder"
         ) from None
 
 
@@ -42,6 +60,15 @@ def fill(template: Any, arrays: dict[str, np.ndarray], prefix: str) -> Any:
     leaves = jax.tree_util.tree_flatten_with_path(template)[0]
     found = [jax.numpy.asarray(arrays[f"{prefix}.{_name(path)}"]) for path, _ in leaves]
     return jax.tree.unflatten(jax.tree.structure(template), found)
+
+
+def _checksum(arrays: dict[str, np.ndarray], notes: str) -> str:
+    found = hashlib.sha256(notes.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        found.update(f"{name} {array.dtype} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _name(path: Any) -> str:

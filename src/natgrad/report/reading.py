@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.config import Config
+from natgrad.reading import read_regular
 from natgrad.records import folder as folders
 
 _Row = dict[str, int | float | None]
@@ -78,7 +79,7 @@ def _notes(states: Path) -> dict[str, Any]:
 def locked(place: Path) -> bool:
     """Whether a process holds the run's lock at this moment."""
     try:
-        handle = os.open(place / "state" / "lock", os.O_RDONLY | os.O_NOFOLLOW)
+        handle = os.open(place / "state" / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -135,8 +136,7 @@ def _number(value: Any) -> bool:
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as stream:
-            found = json.loads(stream.read(_LONGEST))
+        found = json.loads(read_regular(path, _LONGEST))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

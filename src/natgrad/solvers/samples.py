@@ -11,9 +11,10 @@ the conjugate gradients of JAX and lineax is said in `natgrad.solvers.unit_cg`.
 """
 
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -22,8 +23,10 @@ from natgrad.metrics.blocks import UnitBlocks
 from natgrad.solvers.dual import gram
 from natgrad.solvers.units import LayerSolution, LayerSystem, needs_rows
 
+UNROLLED = 16  # iterations that are written out: hundreds would compile for minutes
 TILE = 50  # units: a divisor of many layers, and enough for an efficient product
 SampleVectors = Float[Array, "tile unit row"]
+_At = TypeVar("_At")
 _Units = Float[Array, "tile unit"]
 
 
@@ -99,14 +102,25 @@ def _tiled(layers: Sequence[Array], filling: float) -> Array:
 def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> SampleIterate:
     """Conjugate gradients from zero."""
     damping = tiles.damping[..., None]
-    at = SampleIterate(jnp.zeros_like(right), right, right, _squared(right))
-    for _ in range(iterations):
+
+    def turn(at: SampleIterate) -> SampleIterate:
         product = tiles.root * ((tiles.root * at.direction) @ tiles.gram) + damping * at.direction
         step = quotient(at.power, (at.direction * product).sum(axis=2))[..., None]
         residual = at.residual - step * product
         power = _squared(residual)
         turned = residual + quotient(power, at.power)[..., None] * at.direction
-        at = SampleIterate(at.solution + step * at.direction, residual, turned, power)
+        return SampleIterate(at.solution + step * at.direction, residual, turned, power)
+
+    start = SampleIterate(jnp.zeros_like(right), right, right, _squared(right))
+    return repeated(iterations, turn, start)
+
+
+def repeated(times: int, turn: Callable[[_At], _At], at: _At) -> _At:
+    """The same turn again and again: unrolled while that compiles quickly, which is faster, else as a loop."""
+    if times > UNROLLED:
+        return jax.lax.fori_loop(0, times, lambda _, at: turn(at), at)
+    for _ in range(times):
+        at = turn(at)
     return at
 
 

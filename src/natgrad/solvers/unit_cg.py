@@ -11,8 +11,8 @@ with b the mean of the remaining eigenvalues per unit of curvature.
 
 `jax.scipy.sparse.linalg.cg` and `lineax.CG` solve one system, with one step length for the whole right-hand
 side, in a `while_loop` that tests a residual. Over all units they need a `vmap`, whose loop runs until the
-slowest unit is done, and one loop for every shape of a layer. Here the number of iterations is fixed, the
-loop is unrolled, no residual is tested, and over parameters the last iteration needs only half a product.
+slowest unit is done, and one loop for every shape of a layer. Here the number of iterations is fixed, a
+short loop is unrolled, no residual is tested, and over parameters the last iteration needs only half a product.
 What remains of the right-hand side is not returned; `natgrad.solvers.truncated` returns it.
 """
 
@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 from natgrad.layers import stacks
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
-from natgrad.solvers.samples import quotient, solve_in_samples
+from natgrad.solvers.samples import quotient, repeated, solve_in_samples
 from natgrad.solvers.units import LayerSolution, LayerSystem, UnitDamping, UnitSolver, needs_rows
 
 _FEW_ROWS = 128  # a product of rows with rows costs next to nothing
@@ -98,11 +98,13 @@ def _primal(blocks: UnitBlocks, damping: UnitDamping) -> Primal:
 def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
     rows, curvature, damping, mean, deflation = factor
     precondition = _deflating(deflation, mean)
-    at = _start(join(gradient), precondition)
-    for _ in range(iterations - 1):
+
+    def turn(at: ParameterIterate) -> ParameterIterate:
         response, energy = _energy(at.direction, rows, curvature, damping)
         product = (curvature * response) @ rows.T + damping[:, None] * at.direction
-        at = _advance(at, product, energy, precondition)
+        return _advance(at, product, energy, precondition)
+
+    at = repeated(iterations - 1, turn, _start(join(gradient), precondition))
     _, energy = _energy(at.direction, rows, curvature, damping)  # the last product is not needed
     return split(at.solution + quotient(at.power, energy)[:, None] * at.direction)
 

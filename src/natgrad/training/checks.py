@@ -1,9 +1,9 @@
 """What cannot be trained, known before anything is compiled; and how many steps make a chunk."""
 
-import os
 from typing import Any
 
 from natgrad.data import Dataset
+from natgrad.devices import memory_bytes
 from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.records.notes import TrainingProgress, next_copy
@@ -29,7 +29,7 @@ def check_training(settings: Any, dataset: Dataset) -> None:
 
 def check_weights(number: int, *, bytes_each: int = 4) -> None:
     """Refuse a model with so many weights that they alone fill the memory."""
-    needed, memory = bytes_each * number, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, memory = bytes_each * number, memory_bytes()
     if needed > memory:
         raise InputError(
             f"the weights of this model take {needed / 2**30:.3g} GB, this computer has "

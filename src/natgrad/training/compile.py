@@ -17,6 +17,8 @@ from typing import Any
 import jax
 
 from natgrad.core import Pace
+from natgrad.devices import memory_bytes
+from natgrad.errors import InputError
 
 LONG = 20_000  # steps, from which on memory apart is worth a compilation
 _KEPT = 16  # programs that are kept for further trainings of the same shapes
@@ -53,11 +55,24 @@ def compiled(
         return _programs[whole]
     lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
     program = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
+    check_memory(program.memory_analysis())
     if key is not None:
         _programs[whole] = program
         while len(_programs) > _KEPT:
             _programs.popitem(last=False)
     return program
+
+
+def check_memory(facts: Any) -> None:
+    """Refuse a program that takes more memory than the computer has: the system would end the process."""
+    if facts is None or jax.default_backend() != "cpu":
+        return  # other devices say so themselves
+    needed, there = facts.temp_size_in_bytes + facts.output_size_in_bytes, memory_bytes()
+    if needed > there:
+        raise InputError(
+            f"a step takes {needed / 2**30:.3g} GB of memory, this computer has {there / 2**30:.3g} GB; use a "
+            "smaller --batch-size, fewer samples, or a smaller model"
+        )
 
 
 def _compile_apart(lowered: Any) -> Callable[..., Any]:

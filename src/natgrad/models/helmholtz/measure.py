@@ -8,12 +8,12 @@ import jax
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.data import load_settings
-from natgrad.errors import InputError
+from natgrad.errors import check_counts
 from natgrad.evaluate import trust
 from natgrad.evaluate.completed import save_completions, save_reconstructions
 from natgrad.evaluate.given import GivenImages
 from natgrad.evaluate.held_out import binary_rows
-from natgrad.evaluate.pictures import save_samples
+from natgrad.evaluate.pictures import picture_place, save_samples
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
@@ -29,8 +29,7 @@ def evaluate_run(
     run: str | Path, *, samples: int = 1000, rows: int = 0, seed: int = 0, memory_mb: float = 256.0
 ) -> dict[str, Any]:
     """The test log-likelihood of a run's model, with its two errors; the exact KL where it is known."""
-    if rows < 0:
-        raise InputError(f"rows: expected at least 0, which means all, got {rows}")
+    check_counts(0, rows=rows)
     found = load(run)
     dataset = load_settings(found.config.data)
     test = binary_rows(dataset, "test", seed=found.config.data.split_seed, limit=rows)
@@ -80,9 +79,10 @@ def fisher_run(
     run: str | Path, *, rows: int = 2000, seed: int = 0, out: str | Path | None = None
 ) -> dict[str, Any]:
     """Write a picture of the Fisher of a run's model; return its spectra in numbers, layer by layer."""
+    check_counts(rows=rows)
     found = load(run)
+    place = picture_place(out, found.folder / "fisher.png")
     stacks = spectrum.dream_fisher(generator.key(seed), found.model.parameters, rows)
-    place = Path(out) if out is not None else found.folder / "fisher.png"
     values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
     spectrum.picture(place, stacks, values)
     damping = found.config.metric.damping if hasattr(found.config, "metric") else DAMPING
@@ -112,10 +112,10 @@ def complete_run(
     sent through the hidden units and back.
     """
     found = load(run)
+    picture = picture_place(out, found.folder / "completions.png")
     images = GivenImages(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
     rows = images.rows(given)
     result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
-    picture = Path(out) if out is not None else found.folder / "completions.png"
     if mask is None:
         means = found.model.reconstruct(rows, seed=seed)
         save_reconstructions(picture, rows, means, found.image_shape)
@@ -134,7 +134,7 @@ def sample_run(
 ) -> dict[str, Any]:
     """Write a picture of pixel means and binary samples from a run's model."""
     found = load(run)
-    picture = Path(out) if out is not None else found.folder / "samples.png"
+    picture = picture_place(out, found.folder / "samples.png")
     save_samples(
         picture,
         found.model.means(number, seed=seed),

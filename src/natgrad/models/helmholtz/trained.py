@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, export
 from natgrad.models.helmholtz import inpainting as inpaint
@@ -70,7 +70,7 @@ class Trained:
 
     def inferred(self, rows: np.ndarray, *, samples: int = 100, seed: int = 0) -> Posterior:
         """All that samples of the hidden units say of rows; each row's answer is its own."""
-        _at_least_one("samples", samples)
+        check_counts(samples=samples)
         return posterior(generator.key(seed), self.parameters, self.coded(rows), samples=samples)
 
     def inpaint(
@@ -92,8 +92,7 @@ class Trained:
             done = run.model.inpaint(rows, mask, number=8)
             done.samples[0]  # eight completions of the first row, [8, visible]
         """
-        for name, value in (("number", number), ("steps", steps), ("samples", samples)):
-            _at_least_one(name, value)
+        check_counts(number=number, steps=steps, samples=samples)
         visible, hide = self._chains(rows, mask, number)
         key = generator.key(seed)
         found = inpaint.complete(key, self.parameters, visible, hide, steps=steps, samples=samples)
@@ -131,8 +130,7 @@ class Trained:
         return jnp.repeat(visible, number, axis=1), jnp.asarray(np.repeat(hide, number, axis=0).T)
 
     def _drawn(self, number: int, seed: int) -> helmholtz.Pass:
-        if number < 1:
-            raise InputError(f"number: expected at least 1 sample, got {number}")
+        check_counts(number=number)
         return _dream(generator.key(seed), self.parameters, number)
 
     def coded(self, rows: np.ndarray) -> Float[Array, "visible row"]:
@@ -147,11 +145,6 @@ class Trained:
             raise InputError(f"expected values in [0, 1], got {rows.min()} to {rows.max()}; rescale the rows")
         values = jnp.asarray(rows.T, self.parameters.prior.dtype)
         return self.parameters.coding.value(values, values.dtype)
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise InputError(f"{name}: expected at least 1, got {value}")
 
 
 @partial(jax.jit, static_argnums=2)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from natgrad.errors import InputError
+from natgrad.errors import check_counts
 
 
 def evaluate(run: Path, *, rows: int = 0) -> dict[str, Any]:
@@ -17,8 +17,7 @@ def evaluate(run: Path, *, rows: int = 0) -> dict[str, Any]:
     from natgrad.models.network.kind import held_out_figures
     from natgrad.training.run import load
 
-    if rows < 0:
-        raise InputError(f"rows: expected at least 0, which means all, got {rows}")
+    check_counts(0, rows=rows)
     found = load(run)
     dataset = load_settings(found.config.data)
     number = len(dataset.test)

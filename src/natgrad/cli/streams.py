@@ -1,0 +1,57 @@
+"""Standard streams that are closed, full or broken: what is said then, and with which exit code."""
+
+import os
+import shutil
+import signal
+import sys
+from contextlib import suppress
+
+NARROWEST = 40
+BROKEN = 128 + signal.SIGPIPE  # as if the signal had ended the process, like other tools
+
+
+def replace_closed() -> None:
+    """Put the null device where a standard stream is closed: the next file opened would take its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False, encoding="utf-8"))  # noqa: SIM115
+
+
+def widen() -> None:
+    """Write lines of at least forty columns: on narrower screens the tables of help never end."""
+    if shutil.get_terminal_size().columns < NARROWEST:
+        os.environ["COLUMNS"] = str(NARROWEST)
+
+
+def settle() -> None:
+    """Send what cannot be written nowhere: the interpreter would fail on it once more at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def complain(message: str, *, to_json: bool) -> None:
+    """A sentence on stderr and, for machines, as a JSON line on stdout."""
+    with suppress(OSError):
+        if to_json:
+            from natgrad.records.folder import json_line
+
+            print(json_line({"error": message}))
+            sys.stdout.flush()
+    with suppress(OSError):
+        print(f"natgrad: {message}", file=sys.stderr)
+        sys.stderr.flush()
+
+
+def refused(error: OSError) -> str:
+    """What to say of an output that could not be written; empty where the error is of a file by name."""
+    if error.filename is not None:
+        return ""
+    return f"cannot write the output: {error.strerror or error}; send it somewhere else"
