@@ -116,7 +116,7 @@ def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> SampleIter
 
 
 def repeated(times: int, turn: Callable[[_At], _At], at: _At) -> _At:
-    """The same turn again and again: unrolled while that compiles quickly, which is faster, else as a loop."""
+    """The same turn so many times: unrolled, which is faster, where that compiles quickly, else a loop."""
     if times > UNROLLED:
         return jax.lax.fori_loop(0, times, lambda _, at: turn(at), at)
     for _ in range(times):

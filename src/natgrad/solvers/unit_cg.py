@@ -12,8 +12,8 @@ with b the mean of the remaining eigenvalues per unit of curvature.
 `jax.scipy.sparse.linalg.cg` and `lineax.CG` solve one system, with one step length for the whole right-hand
 side, in a `while_loop` that tests a residual. Over all units they need a `vmap`, whose loop runs until the
 slowest unit is done, and one loop for every shape of a layer. Here the number of iterations is fixed, a
-short loop is unrolled, no residual is tested, and over parameters the last iteration needs only half a product.
-What remains of the right-hand side is not returned; `natgrad.solvers.truncated` returns it.
+short loop is unrolled, no residual is tested, and over parameters the last iteration needs only half a
+product. What remains of the right-hand side is not returned; `natgrad.solvers.truncated` returns it.
 """
 
 import itertools

@@ -54,7 +54,7 @@ def compiled(
         _programs.move_to_end(whole)
         return _programs[whole]
     lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
-    program = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
+    program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
     check_memory(program.memory_analysis())
     if key is not None:
         _programs[whole] = program
@@ -70,8 +70,8 @@ def check_memory(facts: Any) -> None:
     needed, there = facts.temp_size_in_bytes + facts.output_size_in_bytes, memory_bytes()
     if needed > there:
         raise InputError(
-            f"a step takes {needed / 2**30:.3g} GB of memory, this computer has {there / 2**30:.3g} GB; use a "
-            "smaller --batch-size, fewer samples, or a smaller model"
+            f"a step takes {needed / 2**30:.3g} GB of memory, this computer has {there / 2**30:.3g} GB; use "
+            "a smaller --batch-size, fewer samples, or a smaller model"
         )
 
 
