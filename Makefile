@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export NATGRAD_DATA ?= ../shared/data
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-all attack lint format clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -24,6 +24,9 @@ test: $(STAMP) ## the fast tests: a case or two of every contract
 
 test-all: $(STAMP) ## every test: long trainings and whole grids of cases too
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
+
+attack: $(STAMP) ## hostile settings, arguments, files and streams, kills: what was tried, and what it broke
+	$(BIN)/python -m pytest tests/attack tests/test_fuzz.py tests/test_memory.py tests/test_kill.py -m ''
 
 lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/ruff check .
