@@ -19,7 +19,7 @@ from natgrad.relax.runs import plot
 
 SENTENCES = {
     "plain": None,
-    "search": None,
+    "search": "cannot save the search to .*: No space left on device; give a folder you may write",
     "model": "cannot write the model to .*: No space left on device; give a file you may write",
     "picture": "cannot write the picture .*: No space left on device; give a file you may write",
     "convergence": "cannot write the picture .*: No space left on device; give a file you may write",

@@ -1,7 +1,13 @@
-"""Files written whole or not at all, and files that grow; on the disk when the call returns."""
+"""Files written whole or not at all, and files that grow: on the disk when the call returns.
 
+Files are read only if they are files: a pipe or a device would block, or never end.
+"""
+
+import errno
 import os
+import stat
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW  # never through a link to somebody else's file
@@ -25,6 +31,27 @@ def write(path: Path, content: str | bytes) -> None:
 def extend(path: Path, content: str | bytes) -> None:
     """Add to the end of a file, which is made if it is not there."""
     _put(path, _MORE, _raw(content))
+
+
+def open_regular(path: str | Path, longest: int | None = None) -> BufferedReader:
+    """A regular file, opened for reading; OSError for anything else, ValueError where it is too long."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is opened without waiting
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(handle)
+        is_folder = stat.S_ISDIR(facts.st_mode)
+        number, why = (errno.EISDIR, os.strerror(errno.EISDIR)) if is_folder else (errno.EINVAL, "Not a file")
+        raise OSError(number, why, str(path))
+    if longest is not None and facts.st_size > longest:
+        os.close(handle)
+        raise ValueError(f"{path} is longer than the {longest} bytes that it may have")
+    return os.fdopen(handle, "rb")
+
+
+def read_regular(path: str | Path, longest: int | None = None) -> bytes:
+    """What a regular file holds."""
+    with open_regular(path, longest) as stream:
+        return stream.read()
 
 
 def _raw(content: str | bytes) -> bytes:

@@ -17,7 +17,7 @@ from natgrad.config import limits, names, refusals
 from natgrad.config.sections import FORMAT, RunSettings
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
-from natgrad.reading import read_regular
+from natgrad.writing import open_regular
 
 Config = RunSettings
 
@@ -68,9 +68,7 @@ def kind_of(tree: Mapping[str, Any]) -> str:
 def read_toml(file: str | Path) -> dict[str, Any]:
     """The nested settings of a TOML file."""
     try:
-        text = read_regular(file, 4 * _LONGEST).decode()
-        if len(text) > _LONGEST or any(len(line) > _LONGEST // 16 for line in text.splitlines()):
-            raise ValueError("too long for a config")
+        text = _text_of(file)
         tree = tomllib.loads(text)
     except OSError as error:
         raise InputError(
@@ -89,6 +87,14 @@ def read_toml(file: str | Path) -> dict[str, Any]:
             "whose settings had other names; rename them (CHANGELOG.md), leave format out, and train again"
         )
     return tree
+
+
+def _text_of(file: str | Path) -> str:
+    with open_regular(file) as stream:
+        text = stream.read(4 * _LONGEST).decode()
+    if len(text) > _LONGEST or any(len(line) > _LONGEST // 16 for line in text.splitlines()):
+        raise ValueError("too long for a config")
+    return text
 
 
 def dump(config: RunSettings) -> str:

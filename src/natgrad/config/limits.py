@@ -8,7 +8,10 @@ from pydantic import BaseModel
 from natgrad.config import names
 from natgrad.errors import LARGEST_COUNT, InputError
 
-LARGEST, SMALLEST = 1e30, 1e-30  # of numbers: single precision holds them, and their products with others
+LARGEST_NUMBER, SMALLEST_NUMBER = (
+    1e30,
+    1e-30,
+)  # of numbers: single precision holds them, and their products with others
 _SEEDS = ("seed", "data.split_seed")  # have limits of their own
 
 
@@ -28,9 +31,9 @@ def check_sizes(config: BaseModel) -> None:
         for value in _parts(_at(tree, name)):
             if isinstance(value, int) and abs(value) > LARGEST_COUNT and name not in _SEEDS:
                 raise InputError(f"{name}: expected a whole number up to {LARGEST_COUNT}, got {value}")
-            if isinstance(value, float) and value and not SMALLEST <= abs(value) <= LARGEST:
+            if isinstance(value, float) and value and not SMALLEST_NUMBER <= abs(value) <= LARGEST_NUMBER:
                 raise InputError(
-                    f"{name}: expected a number between {SMALLEST:g} and {LARGEST:g}, got {value:g}"
+                    f"{name}: expected a number between {SMALLEST_NUMBER:g} and {LARGEST_NUMBER:g}, got {value:g}"
                 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from natgrad.errors import InputError
-from natgrad.reading import open_regular
+from natgrad.writing import open_regular
 
 
 @dataclass(frozen=True)

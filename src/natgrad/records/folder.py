@@ -21,8 +21,7 @@ from typing import Any, BinaryIO
 
 from natgrad import config
 from natgrad.errors import InputError
-from natgrad.reading import open_regular
-from natgrad.writing import extend, write
+from natgrad.writing import extend, open_regular, write
 
 _LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
 

@@ -18,9 +18,8 @@ import jax
 import numpy as np
 
 from natgrad.errors import InputError, Newer
-from natgrad.reading import open_regular, read_regular
 from natgrad.records.folder import json_line
-from natgrad.writing import write
+from natgrad.writing import open_regular, read_regular, write
 
 _T = TypeVar("_T")
 KEPT = 2

@@ -5,7 +5,7 @@ import re
 from natgrad.errors import InputError, clipped
 from natgrad.relax.relaxation import DEGREE, Polynomial, check_degree, polynomial
 
-LARGEST = 1e30  # of coefficients: fourth powers times it are finite in float64
+LARGEST_COEFFICIENT = 1e30  # of coefficients: fourth powers times it are finite in float64
 _TERM = re.compile(r"([+-]?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?)?((?:\s*\*?\s*x\d*(?:\s*(?:\^|\*\*)\s*\d+)?)*)\s*")
 _FACTOR = re.compile(r"x(\d*)(?:\s*(?:\^|\*\*)\s*(\d+))?")
 
@@ -35,8 +35,10 @@ def parse(text: str) -> Polynomial:
             term += [int(index or 1) - 1] * degree
         key = tuple(sorted(term))
         value = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
-        if abs(value) > LARGEST:
-            raise InputError(f"coefficients go up to {LARGEST:g}, got {clipped(found[2], 20)}; rescale them")
+        if abs(value) > LARGEST_COEFFICIENT:
+            raise InputError(
+                f"coefficients go up to {LARGEST_COEFFICIENT:g}, got {clipped(found[2], 20)}; rescale them"
+            )
         terms[key] = terms.get(key, 0.0) + value
         place = found.end()
     if not terms:

@@ -14,7 +14,7 @@ import numpy as np
 
 from natgrad import writing
 from natgrad.errors import InputError
-from natgrad.reading import open_regular
+from natgrad.writing import open_regular
 
 NAME, _FORMAT = "search.safetensors", "2"  # 1 had no checksum
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.config import Config
-from natgrad.reading import read_regular
 from natgrad.records import folder as folders
+from natgrad.writing import read_regular
 
 _Row = dict[str, int | float | None]
 FINISHED, UNFINISHED, RUNNING, DIVERGED = "finished", "unfinished", "running", "diverged"

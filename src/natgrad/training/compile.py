@@ -55,7 +55,7 @@ def compiled(
         return _programs[whole]
     lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
     program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
-    check_memory(program.memory_analysis())
+    check_program_memory(program.memory_analysis())
     if key is not None:
         _programs[whole] = program
         while len(_programs) > _KEPT:
@@ -63,7 +63,7 @@ def compiled(
     return program
 
 
-def check_memory(facts: Any) -> None:
+def check_program_memory(facts: Any) -> None:
     """Refuse a program that takes more memory than the computer has: the system would end the process."""
     if facts is None or jax.default_backend() != "cpu":
         return  # other devices say so themselves
