@@ -11,7 +11,7 @@ from natgrad.errors import LARGEST_COUNT, InputError
 LARGEST_NUMBER, SMALLEST_NUMBER = (
     1e30,
     1e-30,
-)  # of numbers: single precision holds them, and their products with others
+)  # single precision holds them
 _SEEDS = ("seed", "data.split_seed")  # have limits of their own
 
 
@@ -32,9 +32,8 @@ def check_sizes(config: BaseModel) -> None:
             if isinstance(value, int) and abs(value) > LARGEST_COUNT and name not in _SEEDS:
                 raise InputError(f"{name}: expected a whole number up to {LARGEST_COUNT}, got {value}")
             if isinstance(value, float) and value and not SMALLEST_NUMBER <= abs(value) <= LARGEST_NUMBER:
-                raise InputError(
-                    f"{name}: expected a number between {SMALLEST_NUMBER:g} and {LARGEST_NUMBER:g}, got {value:g}"
-                )
+                limits = f"{SMALLEST_NUMBER:g} and {LARGEST_NUMBER:g}"
+                raise InputError(f"{name}: expected a number between {limits}, got {value:g}")
 
 
 def _takes_booleans(annotation: Any) -> bool:
