@@ -112,10 +112,10 @@ def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> SampleIter
         return SampleIterate(at.solution + step * at.direction, residual, turned, power)
 
     start = SampleIterate(jnp.zeros_like(right), right, right, _squared(right))
-    return repeated(iterations, turn, start)
+    return repeat_turn(iterations, turn, start)
 
 
-def repeated(times: int, turn: Callable[[_At], _At], at: _At) -> _At:
+def repeat_turn(times: int, turn: Callable[[_At], _At], at: _At) -> _At:
     """The same turn so many times: unrolled, which is faster, where that compiles quickly, else a loop."""
     if times > UNROLLED:
         return jax.lax.fori_loop(0, times, lambda _, at: turn(at), at)

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 from natgrad.layers import stacks
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks, join, split
-from natgrad.solvers.samples import quotient, repeated, solve_in_samples
+from natgrad.solvers.samples import quotient, repeat_turn, solve_in_samples
 from natgrad.solvers.units import LayerSolution, LayerSystem, UnitDamping, UnitSolver, needs_rows
 
 _FEW_ROWS = 128  # a product of rows with rows costs next to nothing
@@ -104,7 +104,7 @@ def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
         product = (curvature * response) @ rows.T + damping[:, None] * at.direction
         return _advance(at, product, energy, precondition)
 
-    at = repeated(iterations - 1, turn, _start(join(gradient), precondition))
+    at = repeat_turn(iterations - 1, turn, _start(join(gradient), precondition))
     _, energy = _energy(at.direction, rows, curvature, damping)  # the last product is not needed
     return split(at.solution + quotient(at.power, energy)[:, None] * at.direction)
 
