@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 from natgrad.evaluate import weights
 from natgrad.evaluate.weights import RowStatistics, Running
 
@@ -20,8 +20,7 @@ def portion_sizes(numbers: int, total: int, samples: int, memory_mb: float) -> t
 
     `numbers` is how many a draw stores, `total` how many rows there are.
     """
-    if samples < 1:
-        raise InputError(f"samples: expected at least 1, got {samples}")
+    check_counts(samples=samples)
     if not memory_mb > 0:
         raise InputError(f"memory_mb: expected a number greater than 0, got {memory_mb}")
     room = max(1, int(memory_mb * 2**20 / (4 * 4 * numbers)))
