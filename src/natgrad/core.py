@@ -30,6 +30,7 @@ Numbers = dict[str, Float[Array, "..."]]
 class Estimate(NamedTuple):
     """Value and gradient of an objective at a model, and what was drawn to get them.
 
+    A gradient that a solver takes as a sum over samples is not stored: `natgrad.tree.whole` makes it.
     `after` is zero, but known only when the LAPACK calls made so far in the step are done: side by side
     they can wait for each other forever, so every call depends on the one before.
     """

@@ -40,6 +40,11 @@ def vdot(left: _T, right: _T) -> Float[Array, ""]:
     return functools.reduce(jnp.add, products) if products else jnp.zeros(())
 
 
+def whole(tree: Any) -> Any:
+    """A tree that is known in factors, and says so by a method `whole`, as itself; any other as it is."""
+    return tree.whole() if hasattr(tree, "whole") else tree
+
+
 def norm(tree: Any) -> Float[Array, ""]:
     """The Euclidean length of all leaves together."""
     return jnp.sqrt(vdot(tree, tree))

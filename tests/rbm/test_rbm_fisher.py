@@ -12,9 +12,10 @@ from boltzmann_cases import Enumerated, made
 from natgrad import InputError
 from natgrad.layers import generator
 from natgrad.metrics.probing import dense
-from natgrad.models.rbm import covariance, fisher, fisher_moments, machine, objectives, solving
+from natgrad.models.rbm import covariance, fisher, fisher_moments, machine, negative, objectives, solving
 from natgrad.models.rbm.gibbs import Drawn
 from natgrad.models.rbm.partition import exact_log_z
+from natgrad.models.rbm.sections import JointFisher
 
 flat = fisher.raveled
 
@@ -151,6 +152,10 @@ def kept_of(name, whole):
     return np.where(group[:, None] == group, whole, 0)
 
 
+def solver_named(name):
+    return solving.WHOLE_SOLVERS[name](JointFisher(solver=name, iterations=60))
+
+
 WAYS = [(name, False) for name in (*solving.WHOLE_SOLVERS, "unrefined")]
 
 
@@ -158,7 +163,7 @@ WAYS = [(name, False) for name in (*solving.WHOLE_SOLVERS, "unrefined")]
 def test_every_solver_solves_its_part(name, centered):
     model, _ = looked_at("signed")
     operator, gradient, damping = weighted("signed"), made("signed", seed=5), jnp.asarray(0.1)
-    solver = solving.dual_solve(refine=False) if name == "unrefined" else solving.WHOLE_SOLVERS[name](60)
+    solver = solving.dual_solve(refine=False) if name == "unrefined" else solver_named(name)
     if centered:
         solver = solving.centering(solver)
     found = jax.jit(lambda o, g: solver.solve(solver.prepare(o, damping, 0.0)[0], g, None))(
@@ -188,6 +193,34 @@ def test_blocks_in_sample_space_are_the_same_blocks(marginal):
     np.testing.assert_allclose(found.curvature, expected.curvature, rtol=1e-12)
     shapes = jax.eval_shape(lambda: solving.blocks_alone().prepare(few, damping, 0.0)[0].inner)
     assert shapes.shape == (3, few.visible.shape[1], few.visible.shape[1])
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("centered", [True, False])
+@pytest.mark.parametrize("marginal", [True, False])
+def test_a_gradient_as_a_sum_over_samples_has_the_same_solution(fresh, centered, marginal):
+    """Fresh: the metric is that of the gradient's own chains. Otherwise it was kept from another step."""
+    model = made("signed", (6, 5))
+    rows = jnp.asarray(np.random.default_rng(0).choice([-1.0, 1.0], (6, 9)))
+    objective = objectives.sampled_likelihood(negative.persistent(11), centering=True, factored=True)
+    carry = objective.init(generator.key(1), model, rows)
+    now, last = (jax.jit(objective.estimate)(generator.key(n), carry, model, rows)[0] for n in (2, 3))
+    metric = fisher.sampled_fisher(marginal=marginal)
+    operator, _ = metric.measure(generator.key(0), (), model, (now if fresh else last).samples)
+    found = []
+    solvers = (solving.in_sample_space(fresh=fresh), solving.dense_solve())
+    for solver, gradient in zip(solvers, (now.gradient, now.gradient.whole()), strict=True):
+        charted = solving.centering(solver) if centered else solver
+        found.append(charted.solve(charted.prepare(operator, jnp.asarray(0.1), 0.0)[0], gradient, None))
+    np.testing.assert_allclose(flat(found[0].value), flat(found[1].value), atol=1e-10)
+    np.testing.assert_allclose(found[0].curvature, found[1].curvature, rtol=1e-8)
+    phases = (now.samples.chains.visible, now.samples.rows)
+    ends = [machine.statistics(model, v, machine_means(model, v)) for v in phases]
+    np.testing.assert_allclose(flat(now.gradient.whole()), flat(ends[0]) - flat(ends[1]), atol=1e-12)
+
+
+def machine_means(model, visible):
+    return model.hidden_units.mean(machine.hidden_inputs(model, visible))
 
 
 def test_a_direction_does_not_depend_on_the_chart_without_damping():

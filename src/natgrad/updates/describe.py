@@ -27,7 +27,7 @@ LARGE = 2**16  # numbers beyond which vectors are not copied side by side
 def of_step(info: Info) -> Numbers:
     """Norms and angle of the whole step."""
     plain = info.shaped is info.direction  # the optimizer left the direction as it is
-    products = _tree_products([info.gradient, info.direction, *([] if plain else [info.shaped])])
+    products = _tree_products([tree.whole(info.gradient), info.direction, *([] if plain else [info.shaped])])
     found = _angle(products(0, 0), products(1, 1), products(0, 1))
     if isinstance(info.scale, jax.Array | float):
         norm = found["direction_norm"] if plain else jnp.sqrt(products(2, 2))

@@ -125,7 +125,8 @@ def natural(
 
     def init(key: PRNGKeyArray, model: Model, estimate: Estimate) -> Kept:
         kind, zero = jax.tree.leaves(estimate.gradient)[0].dtype, jnp.zeros((), jnp.int32)
-        level, nothing = jnp.asarray(options.damping.start, kind), tree.zeros(estimate.gradient)
+        level = jnp.asarray(options.damping.start, kind)
+        nothing = tree.zeros(jax.eval_shape(tree.whole, estimate.gradient))
         mean = nothing if options.gradient_decay else ()
         last = nothing if options.warm_start else ()
         carry = metric.init(key, model, estimate.samples)
@@ -140,7 +141,7 @@ def natural(
         key_metric, key_scale, _ = jax.random.split(key, 3)
         right = estimate.gradient
         if options.gradient_decay:
-            right = tree.blend(options.gradient_decay, kept.gradient, right)
+            right = tree.blend(options.gradient_decay, kept.gradient, tree.whole(right))
         make = lambda: prepared((key_metric, key_scale), kept, model, estimate)  # noqa: E731
         now = make() if options.refresh == 1 else renewed(kept, make, options.drift)
         guess = tree.scale(options.warm_start, kept.direction) if options.warm_start else None
@@ -148,7 +149,7 @@ def natural(
         after = _value_after(revalue, part, model, estimate.samples)
         solution = _backtracked(solution, now.factor, right, after)
         vector, curvature = _gained(options, now.factor, solution)
-        slope = tree.vdot(estimate.gradient, vector)
+        slope = tree.vdot(tree.whole(estimate.gradient), vector)
         value = lambda rate: after(tree.scale(rate, vector))  # noqa: E731
         line = Line(kept.steps, lambda: after(tree.zeros(vector)), value, slope, curvature)
         rate = None if options.length is None else options.length(line)

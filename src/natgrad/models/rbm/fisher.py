@@ -22,6 +22,7 @@ from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.rbm.covariance import joint_covariance
 from natgrad.models.rbm.machine import Boltzmann, Offsets, statistics, to_centered
 from natgrad.models.rbm.objectives import Contrast
+from natgrad.models.rbm.statistic_sum import StatisticSum
 from natgrad.models.rbm.units import BernoulliUnits, LayerUnits, UnitRows
 from natgrad.tree import pytree, static
 
@@ -47,15 +48,22 @@ class SampledFisher:
         weight = jnp.zeros((above.size, below.size), above.dtype)
         return Boltzmann(Layer(weight, above), below, self.visible_units, self.hidden_units)
 
-    def push(self, vector: Boltzmann) -> Float[Array, " sample"]:
+    def push(self, vector: Boltzmann | StatisticSum) -> Float[Array, " sample"]:
         """R x."""
-        responses = vector.weight @ self.visible + vector.hidden_bias[:, None]
-        seen = (self.hidden * responses).sum(axis=0) + vector.visible_bias @ self.visible
+        if isinstance(vector, StatisticSum):
+            seen = vector.along(self.visible, self.hidden)
+        else:
+            responses = vector.weight @ self.visible + vector.hidden_bias[:, None]
+            seen = (self.hidden * responses).sum(axis=0) + vector.visible_bias @ self.visible
         return (seen - seen.mean()) / self._root()
+
+    def less(self, vector: StatisticSum, weights: Float[Array, " sample"], *, fresh: bool) -> StatisticSum:
+        """x - R^T w; `fresh` says that the first rows of x are those of the metric."""
+        return vector.less(self.visible, self.hidden, self._scaled(weights), fresh=fresh)
 
     def pull(self, weights: Float[Array, " sample"]) -> Boltzmann:
         """R^T w."""
-        scaled = (weights - weights.mean()) / self._root()
+        scaled = self._scaled(weights)
         above = self.hidden * scaled
         return self.like.with_arrays(above @ self.visible.T, above.sum(axis=1), self.visible @ scaled)
 
@@ -103,6 +111,9 @@ class SampledFisher:
         mean = self.hidden @ inputs.T / number
         matrix = whole - mean[:, :, None] * mean[:, None, :]
         return _layered(self.like, matrix, self.visible.var(axis=1))
+
+    def _scaled(self, weights: Float[Array, " sample"]) -> Float[Array, " sample"]:
+        return (weights - weights.mean()) / self._root()
 
     def _root(self) -> Array:
         return jnp.sqrt(jnp.asarray(self.visible.shape[1], self.visible.dtype))

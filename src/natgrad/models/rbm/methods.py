@@ -11,7 +11,7 @@ from natgrad.models.rbm.moments import joint_of, joint_of_data
 from natgrad.models.rbm.negative import Negative, contrastive_divergence, persistent, tempered
 from natgrad.models.rbm.objectives import centered_steepest, enumerated_likelihood, sampled_likelihood
 from natgrad.models.rbm.penalty import BLOCKS, penalized, practically_penalized
-from natgrad.models.rbm.solving import WHOLE_SOLVERS, centering
+from natgrad.models.rbm.solving import TAKES_SUMS, WHOLE_SOLVERS, centering
 from natgrad.models.rbm.whitening import by_eigenvectors, equivariant, whitened_steepest
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
@@ -34,12 +34,19 @@ NEGATIVES: dict[str, Callable[[Any], Negative]] = {
 }
 
 
-def objective_of(chosen: Any) -> Objective:
-    """The likelihood with the negative phase of a config."""
+def objective_of(chosen: Any, *, factored: bool = False) -> Objective:
+    """The likelihood with the negative phase of a config; its gradient may be known as a sum over samples."""
     centered = getattr(chosen, "centering", True)
     if chosen.negative == "exact":
         return enumerated_likelihood(centering=centered)
-    return sampled_likelihood(NEGATIVES[chosen.negative](chosen), centering=centered)
+    return sampled_likelihood(NEGATIVES[chosen.negative](chosen), centering=centered, factored=factored)
+
+
+def _objective(settings: Any) -> Objective:
+    if settings.method == "penalty":
+        return _penalized(settings.objective)
+    natural_by_sums = settings.method == "natural" and settings.metric.solver in TAKES_SUMS
+    return objective_of(settings.objective, factored=natural_by_sums)
 
 
 def _penalized(chosen: Any) -> Objective:
@@ -65,7 +72,7 @@ def _length(chosen: Any, rate: optax.Schedule) -> Length | None:
 
 def _natural(settings: Any, rate: optax.Schedule, objective: Objective) -> Direction:
     chosen = settings.metric
-    solver = WHOLE_SOLVERS[chosen.solver](chosen.iterations)
+    solver = WHOLE_SOLVERS[chosen.solver](chosen)
     damping = constant(chosen.damping)
     if chosen.adaptive:
         damping = levenberg_marquardt(damping, factor=_FACTOR, every=_WATCHED)
@@ -117,7 +124,7 @@ def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
     """The training method of a config at a pace; machines have one stage only."""
     del stage
     rate = rate_schedule(settings.optimizer, pace)
-    objective = (_penalized if settings.method == "penalty" else objective_of)(settings.objective)
+    objective = _objective(settings)
     direction = BOLTZMANN_DIRECTIONS[settings.method](settings, rate, objective)
     return descent(
         objective,

@@ -30,6 +30,7 @@ from natgrad.models.rbm.machine import (
 from natgrad.models.rbm.negative import Negative
 from natgrad.models.rbm.partition import exact_log_z
 from natgrad.models.rbm.pseudo import proxy
+from natgrad.models.rbm.statistic_sum import StatisticSum
 from natgrad.models.rbm.units import UnitRows
 
 MEMORY = 0.99  # of the averages that centering takes from the statistics
@@ -75,8 +76,8 @@ def enumerated_likelihood(*, centering: bool = False) -> Objective:
     return Objective(init, estimate, revalue)
 
 
-def sampled_likelihood(negative: Negative, *, centering: bool = False) -> Objective:
-    """The gradient from samples of a negative phase."""
+def sampled_likelihood(negative: Negative, *, centering: bool = False, factored: bool = False) -> Objective:
+    """The gradient from samples of a negative phase; where `factored`, as a sum over samples."""
 
     def init(key: PRNGKeyArray, model: Boltzmann, batch: UnitRows) -> Carried:
         del batch
@@ -89,14 +90,28 @@ def sampled_likelihood(negative: Negative, *, centering: bool = False) -> Object
         inputs = hidden_inputs(model, rows)
         means = model.hidden_units.mean(inputs)
         drawn, chains, numbers = negative.draw(key_negative, carry.chains, model, inputs)
-        expected = statistics(model, drawn.visible, model.hidden_units.mean(drawn.inputs))
+        gradient = both_phases(model, drawn, rows, means)
         offsets = _renewed(carry.offsets, rows, means, centering)
-        gradient = tree.subtract(expected, statistics(model, rows, means))
         value = -proxy(key_value, model, rows, inputs).mean()
-        found = Estimate(value, gradient, Contrast(rows, drawn, offsets), numbers)
+        slope = gradient if factored else gradient.whole()
+        found = Estimate(value, slope, Contrast(rows, drawn, offsets), numbers)
         return found, Carried(chains, offsets)
 
     return Objective(init, estimate, free_energy_gap)
+
+
+def both_phases(model: Boltzmann, drawn: Drawn, rows: UnitRows, means: UnitRows) -> StatisticSum:
+    """The mean statistics of chains less those of data rows; of hidden units their means."""
+    ours = model.hidden_units.mean(drawn.inputs) / drawn.visible.shape[1]
+    theirs = -means / rows.shape[1]
+    weights = [jnp.full(of.shape[1], sign / of.shape[1], of.dtype) for of, sign in ((ours, 1), (means, -1))]
+    return StatisticSum(
+        jnp.concatenate([drawn.visible, rows], axis=1),
+        jnp.concatenate([ours, theirs], axis=1),
+        jnp.concatenate(weights),
+        model.visible_units,
+        model.hidden_units,
+    )
 
 
 def free_energy_gap(model: Boltzmann, drawn: Contrast) -> Float[Array, ""]:

@@ -15,14 +15,15 @@ from natgrad import tree
 from natgrad.core import Model, Operator, Solution, Solver
 from natgrad.errors import InputError
 from natgrad.models.rbm.machine import from_centered, to_centered
+from natgrad.models.rbm.statistic_sum import StatisticSum
 from natgrad.models.rbm.unit_blocks import unit_grams, unit_pull, unit_push
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct, inverse
 from natgrad.solvers.minres import minres_qlp
-from natgrad.solvers.results import CONVERGED
+from natgrad.solvers.results import CONVERGED, FAILED
 from natgrad.solvers.truncated import conjugate_gradient
 from natgrad.solvers.units import known_after, per_layer
-from natgrad.solvers.whole import dense_solve, dual_solve
+from natgrad.solvers.whole import GramFactor, dense_solve, dual_solve
 
 _SIDE = 1024  # of a matrix that is factored at every step
 _BLOCK_NUMBERS = 2**26  # 256 MB
@@ -46,26 +47,51 @@ def centering(solver: Solver) -> Solver:
     def solve(factor: Charted, gradient: Model, guess: Model | None) -> Solution:
         del guess
         offsets = factor.operator.offsets
-        found = solver.solve(factor.inner, to_centered(gradient, offsets), None)
+        factored = isinstance(gradient, StatisticSum)
+        turned = gradient.centered(offsets) if factored else to_centered(gradient, offsets)
+        found = solver.solve(factor.inner, turned, None)
         return found._replace(value=from_centered(found.value, offsets))
 
     return Solver(prepare, solve)
 
 
-def cheapest(iterations: int) -> Solver:
+def in_sample_space(*, fresh: bool) -> Solver:
+    """The dual solve, for gradients that are known as sums over samples: all rows enter one product.
+
+    `fresh` says that a metric serves one step only, whose chains are the first rows of its gradient.
+    """
+    dual = dual_solve(refine=False)
+
+    def solve(factor: GramFactor, gradient: Model, guess: Model | None) -> Solution:
+        if not isinstance(gradient, StatisticSum):
+            return dual.solve(factor, gradient, guess)
+        operator, damping = factor.operator, factor.damping
+        seen = jax.scipy.linalg.lu_solve(factor.lower_upper, operator.push(gradient))
+        found = tree.scale(1 / damping, operator.less(gradient, seen, fresh=fresh).whole())
+        good = jnp.isfinite(seen @ seen)
+        count, result = jnp.zeros((), jnp.int32), jnp.where(good, CONVERGED, FAILED)
+        return Solution(found, seen @ seen, count, result, jnp.full_like(damping, jnp.nan))
+
+    return Solver(dual.prepare, solve)
+
+
+def cheapest(iterations: int, *, fresh: bool) -> Solver:
     """In sample space if there are fewer samples than parameters, whole if small, else by iterations."""
 
-    def choose(operator: Operator) -> Solver:
+    def choose(operator: Operator) -> tuple[Solver, bool]:
         product = operator.bind()
         size = sum(leaf.size for leaf in jax.tree.leaves(operator.like))
         if product.gram is not None and product.samples < min(size, _SIDE):
-            return dual_solve(refine=False)
-        return dense_solve() if size <= _SIDE else conjugate_gradient(iterations)
+            return in_sample_space(fresh=fresh), True
+        return dense_solve() if size <= _SIDE else conjugate_gradient(iterations), False
 
     def solve(factor: Any, gradient: Model, guess: Model | None) -> Solution:
-        return choose(factor.operator).solve(factor, gradient, guess)
+        solver, factored = choose(factor.operator)
+        return solver.solve(factor, gradient if factored else tree.whole(gradient), guess)
 
-    return Solver(lambda operator, damping, after: choose(operator).prepare(operator, damping, after), solve)
+    return Solver(
+        lambda operator, damping, after: choose(operator)[0].prepare(operator, damping, after), solve
+    )
 
 
 def blocks_alone() -> Solver:
@@ -141,13 +167,15 @@ def _direct_solution(value: Model, curvature: Array) -> Solution:
     return Solution(value, curvature, done, jnp.asarray(CONVERGED), unknown)
 
 
-WHOLE_SOLVERS: dict[str, Callable[[int], Solver]] = {
-    "auto": cheapest,
-    "dual": lambda iterations: dual_solve(),
-    "direct": lambda iterations: dense_solve(),
-    "cg": conjugate_gradient,
-    "minres": minres_qlp,
-    "blocks": lambda iterations: blocks_alone(),
-    "diagonal": lambda iterations: diagonal_alone(),
+WHOLE_SOLVERS: dict[str, Callable[[Any], Solver]] = {
+    "auto": lambda chosen: cheapest(chosen.iterations, fresh=chosen.refresh == 1),
+    "dual": lambda chosen: dual_solve(),
+    "direct": lambda chosen: dense_solve(),
+    "cg": lambda chosen: conjugate_gradient(chosen.iterations),
+    "minres": lambda chosen: minres_qlp(chosen.iterations),
+    "blocks": lambda chosen: blocks_alone(),
+    "diagonal": lambda chosen: diagonal_alone(),
 }
-"""The solvers of a config by name; an iterative one takes its iterations."""
+"""The solvers of a section of settings by name."""
+TAKES_SUMS = {"auto"}
+"""Those that understand a gradient as a sum over samples."""
