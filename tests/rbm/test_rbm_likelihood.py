@@ -11,7 +11,8 @@ from boltzmann_cases import CODINGS, Enumerated, all_states, made
 from natgrad import InputError
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import Layer
-from natgrad.models.rbm import annealed, machine, partition, pseudo
+from natgrad.models.rbm import annealed, machine, partition, placement, pseudo
+from natgrad.models.rbm.bridge import bridged
 
 codings = pytest.mark.parametrize("coding", list(CODINGS))
 
@@ -80,7 +81,8 @@ def test_the_proxy_of_a_gaussian_machine_is_a_density_of_rows():
 @pytest.mark.parametrize(("coding", "gaussian"), [("binary", False), ("signed", False), ("binary", True)])
 def test_annealing_states_an_error_that_holds(coding, gaussian):
     model = made(coding, (8, 6), scale=0.5, gaussian=gaussian)
-    exact, base, good = float(jax.jit(partition.exact_log_z)(model)), 0.1 * jnp.arange(8.0), [0, 0]
+    exact, base, good = float(jax.jit(partition.exact_log_z)(model)), 0.1 * jnp.arange(8.0), [0, 0, 0]
+    times = annealed.evenly(40, model)
     states = jnp.asarray(all_states(6, coding))
 
     @jax.jit
@@ -91,11 +93,49 @@ def test_annealing_states_an_error_that_holds(coding, gaussian):
 
     for seed in range(20):
         keys = jax.random.split(generator.key(seed), 3)
-        found = annealed.anneal(keys[0], model, base, chains=50, temperatures=40)
-        back = annealed.anneal_back(keys[1], model, base, drawn(keys[2]), temperatures=40)
-        good = [n + (r.low <= exact <= r.high) for n, r in zip(good, (found, back), strict=True)]
-        assert found.se < 0.3
+        found = annealed.anneal(keys[0], model, base, times, chains=50)
+        back = annealed.anneal_back(keys[1], model, base, times, drawn(keys[2]))
+        both = bridged(found, back)
+        spans = [(r.low, r.high) for r in (found, back)] + [
+            (both.log_z - 3 * both.se, both.log_z + 3 * both.se)
+        ]
+        good = [n + (low <= exact <= high) for n, (low, high) in zip(good, spans, strict=True)]
+        assert both.se < min(0.3, found.se, back.se)
     assert min(good) >= 19
+
+
+def test_the_bridge_of_gaussian_works_is_right_and_its_error_is_too():
+    """Works of variance s about log Z - s / 2 and log Z + s / 2: both directions alone are far off."""
+    rng, spread, found = np.random.default_rng(0), 9.0, []
+    for _ in range(300):
+        up = rng.normal(7 - spread / 2, 3, 80)
+        down = rng.normal(7 + spread / 2, 3, 40)
+        found.append(bridged(annealed.summed_up(up), annealed.summed_up(down)))
+    values, errors = np.array(found).T
+    assert abs(values.mean() - 7) < 5 * values.std() / np.sqrt(300)
+    assert errors.mean() == pytest.approx(values.std(), rel=0.15)
+
+
+def test_temperatures_are_placed_where_weights_vary():
+    """Parts of variance 1 and 16, as of weights that vary in the second half: one move to four."""
+    rng = np.random.default_rng(0)
+    moves = rng.normal(0, 1, (1000, 4000)) * np.repeat([1.0, 4.0], 500)[:, None]
+    times = placement.closer(np.linspace(0, 1, 1001), np.cumsum(moves, axis=0), 2000)
+    assert (times[0], times[-1]) == (0, 1)
+    assert (np.diff(times) > 0).all()
+    share = (times < 0.5).sum() / 2000
+    assert share == pytest.approx(0.9 * 0.2 + 0.1 * 0.5, abs=0.01)
+
+
+def test_few_temperatures_are_placed_evenly_and_many_are_not():
+    model = made(sizes=(4, 3), scale=1.0)
+    place = lambda number: placement.placed(  # noqa: E731
+        generator.key(0), model, jnp.zeros(4), chains=5, temperatures=number
+    )
+    np.testing.assert_allclose(place(100), np.linspace(0, 1, 101))
+    many = np.asarray(place(1000))
+    assert (len(many), many[0], many[-1]) == (1001, 0, 1)
+    assert np.diff(many).max() > 1.2 * np.diff(many).min()
 
 
 def test_estimates_that_disagree_are_found_out():
@@ -105,11 +145,11 @@ def test_estimates_that_disagree_are_found_out():
     assert annealed.disagreement(forward, forward) == ""
 
 
-@pytest.mark.parametrize(("name", "value"), [("chains", 0), ("temperatures", 0)])
-def test_annealing_refuses_nothing_to_do(name, value):
-    counts = {"chains": 10, "temperatures": 10, name: value}
-    with pytest.raises(InputError, match=f"{name}: expected at least"):
-        annealed.anneal(generator.key(0), made(), jnp.zeros(4), **counts)
+def test_annealing_refuses_nothing_to_do():
+    with pytest.raises(InputError, match="temperatures: expected at least"):
+        placement.placed(generator.key(0), made(), jnp.zeros(4), chains=10, temperatures=0)
+    with pytest.raises(InputError, match="chains: expected at least"):
+        annealed.anneal(generator.key(0), made(), jnp.zeros(4), annealed.evenly(10, made()), chains=0)
 
 
 def published(folder, name):
@@ -128,11 +168,11 @@ def test_annealing_of_a_published_machine(shared_data, optimized):
     model = published(shared_data, "mnist28_500_cd25.npz")
     with np.load(shared_data / "binarized_mnist" / "binarized_mnist.npz") as arrays:
         rows = {name: np.unpackbits(arrays[name], axis=1, count=784) for name in ("train", "test")}
-    base = machine.bias_of(model.visible_units, rows["train"].mean(axis=0), len(rows["train"]))
+    bias = machine.bias_of(model.visible_units, rows["train"].mean(axis=0), len(rows["train"]))
+    base, counts = jnp.asarray(bias, jnp.float32), {"chains": 100, "temperatures": 10_000}
     began = time.process_time(), time.perf_counter()
-    found = annealed.anneal(
-        generator.key(0), model, jnp.asarray(base, jnp.float32), chains=100, temperatures=10_000
-    )
+    times = placement.placed(generator.key(1), model, base, **counts)
+    found = annealed.anneal(generator.key(0), model, base, times, chains=100)
     print(f"log Z {found.log_z:.3f} +- {found.se:.3f}", end=", ")
     print(f"{time.process_time() - began[0]:.1f} CPU s, {time.perf_counter() - began[1]:.1f} s")
     assert abs(found.log_z - 451.28) < 3 * found.se

@@ -26,6 +26,7 @@ from natgrad.models.rbm.units import PerRow, UnitRows
 
 ERRORS = 3  # standard errors of the interval that is stated, as published estimates do
 _FEW = 64  # chains that are not worth dividing
+Times = Float[Array, " temperature"]
 TOO_FAR = 1.0  # nats between forward and reverse that call for a warning
 
 
@@ -44,29 +45,33 @@ class Annealed(NamedTuple):
 
 
 def anneal(
-    key: PRNGKeyArray, model: Boltzmann, base: Float[Array, " visible"], *, chains: int, temperatures: int
+    key: PRNGKeyArray, model: Boltzmann, base: Float[Array, " visible"], times: Times, *, chains: int
 ) -> Annealed:
-    """The forward estimate, from so many chains of so many temperatures each."""
+    """The forward estimate, from so many chains along the inverse temperatures from 0 to 1."""
+    logs = courses(key, model, base, times, chains=chains)[-1]
+    return summed_up(logs + float(base_log_z(model, base)))
+
+
+def courses(
+    key: PRNGKeyArray, model: Boltzmann, base: Float[Array, " visible"], times: Times, *, chains: int
+) -> Float[np.ndarray, "move chain"]:
+    """The log-weights of forward chains after every move."""
     _at_least("chains", chains, 2)
-    _at_least("temperatures", temperatures, 1)
     key_start, key_chains = jax.random.split(key)
     start = _independent(key_start, model, base, chains)
-    logs = _in_halves(key_chains, model, base, start, path(temperatures, model))
-    return summed_up(logs + float(base_log_z(model, base)))
+    return _in_halves(key_chains, model, base, start, times)
 
 
 def anneal_back(
     key: PRNGKeyArray,
     model: Boltzmann,
     base: Float[Array, " visible"],
+    times: Times,
     visible: UnitRows,
-    *,
-    temperatures: int,
 ) -> Annealed:
     """The reverse estimate, from samples of the machine's own visible states."""
     _at_least("chains", visible.shape[1], 2)
-    _at_least("temperatures", temperatures, 1)
-    logs = _in_halves(key, model, base, visible, path(temperatures, model)[::-1])
+    logs = _in_halves(key, model, base, visible, times[::-1])[-1]
     found = summed_up(logs - float(base_log_z(model, base)))
     return Annealed(-found.log_z, found.se, -found.high, -found.low, found.effective, -found.logs)
 
@@ -103,15 +108,16 @@ def base_log_z(model: Boltzmann, base: Float[Array, " visible"]) -> Float[Array,
     return below + model.hidden_units.log_partition(nothing)[0]
 
 
-def path(temperatures: int, model: Boltzmann) -> Float[Array, " temperature"]:
-    """The inverse temperatures from 0 to 1."""
+def evenly(temperatures: int, model: Boltzmann) -> Times:
+    """The inverse temperatures from 0 to 1, equally far apart."""
+    _at_least("temperatures", temperatures, 1)
     return jnp.linspace(0, 1, temperatures + 1, dtype=model.visible_bias.dtype)
 
 
 def _in_halves(
-    key: PRNGKeyArray, model: Boltzmann, base: Array, start: UnitRows, times: Array
-) -> Float[np.ndarray, " chain"]:
-    """The log-weights, two halves of the chains at a time: one draws while the other multiplies."""
+    key: PRNGKeyArray, model: Boltzmann, base: Array, start: UnitRows, times: Times
+) -> Float[np.ndarray, "move chain"]:
+    """The log-weights after every move; two halves of the chains at a time: one draws, one multiplies."""
     number = start.shape[1]
     if number < _FEW:
         return np.asarray(_weights(key, model, base, start, times), np.float64)
@@ -122,7 +128,7 @@ def _in_halves(
         return np.asarray(_weights(keys[side], model, base, part, times), np.float64)
 
     with ThreadPoolExecutor(2) as pool:
-        return np.concatenate(list(pool.map(half, range(2))))
+        return np.concatenate(list(pool.map(half, range(2))), axis=1)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -132,23 +138,27 @@ def _independent(key: PRNGKeyArray, model: Boltzmann, base: Array, chains: int) 
 
 
 @jax.jit
-def _weights(key: PRNGKeyArray, model: Boltzmann, base: Array, start: UnitRows, times: Array) -> PerRow:
+def _weights(
+    key: PRNGKeyArray, model: Boltzmann, base: Array, start: UnitRows, times: Times
+) -> Float[Array, "move chain"]:
     """The log-weight of every chain along a path."""
     slope, units, above = model.visible_bias - base, model.visible_units, model.hidden_units
     down = jax.lax.optimization_barrier(model.weight.T)  # products of stored matrices are faster
 
-    def step(carried: tuple[UnitRows, PerRow], at: tuple[Array, ...]) -> tuple[tuple[UnitRows, PerRow], None]:
+    def step(
+        carried: tuple[UnitRows, PerRow], at: tuple[Array, ...]
+    ) -> tuple[tuple[UnitRows, PerRow], PerRow]:
         (visible, total), (number, before, now) = carried, at
         key_hidden, key_visible = jax.random.split(jax.random.fold_in(key, number))
         x = hidden_inputs(model, visible)
         total = total + (now - before) * (slope @ visible) + above.rise(x, before, now)
         hidden = above.drawn(key_hidden, now * x)
         inputs = (base + now * slope)[:, None] + now * (down @ hidden)
-        return (units.drawn(key_visible, inputs), total), None
+        return (units.drawn(key_visible, inputs), total), total
 
     number = jnp.arange(times.size - 1, dtype=jnp.uint32)
     nothing = jnp.zeros_like(start[0])
-    return jax.lax.scan(step, (start, nothing), (number, times[:-1], times[1:]))[0][1]
+    return jax.lax.scan(step, (start, nothing), (number, times[:-1], times[1:]))[1]
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -1,7 +1,7 @@
 """log Z of a machine by the best means there are, and what it says about rows.
 
 Exact where one side is small enough to enumerate; otherwise annealed importance sampling, forward and in
-reverse, with a warning where the two do not agree.
+reverse, put together, with a warning where the two do not agree.
 """
 
 import warnings
@@ -14,17 +14,20 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.models.rbm import annealed, gibbs
 from natgrad.models.rbm.annealed import Annealed
+from natgrad.models.rbm.bridge import bridged
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs, negative_free_energy
 from natgrad.models.rbm.partition import exact_log_z, is_enumerable
+from natgrad.models.rbm.placement import placed
 from natgrad.models.rbm.units import PerRow, UnitRows
 
 ROWS_AT_ONCE = 1000  # rows of a product
 
 
 class LogPartition(NamedTuple):
-    """log Z; where it is not exact, the two estimates that it comes from."""
+    """log Z; where it is not exact, its standard error and the two estimates that it comes from."""
 
     log_z: float
+    se: float = 0.0
     forward: Annealed | None = None
     reverse: Annealed | None = None
 
@@ -47,9 +50,11 @@ class LogPartition(NamedTuple):
         return {
             "likelihood": "annealed importance sampling",
             "log_z": self.log_z,
-            "log_z_se": float(self.forward.se),
-            "log_z_low": float(self.forward.low),
-            "log_z_high": float(self.forward.high),
+            "log_z_se": self.se,
+            "log_z_low": self.log_z - annealed.ERRORS * self.se,
+            "log_z_high": self.log_z + annealed.ERRORS * self.se,
+            "log_z_forward": float(self.forward.log_z),
+            "log_z_forward_se": float(self.forward.se),
             "log_z_reverse": float(self.reverse.log_z),
             "log_z_reverse_se": float(self.reverse.se),
             "effective_chains": float(self.forward.effective),
@@ -69,11 +74,12 @@ def log_partition_of(
     """log Z. Reverse chains start after so many turns of Gibbs sampling from given visible states."""
     if is_enumerable(model):
         return LogPartition(float(_exact(model)))
-    key_forward, key_turns, key_reverse = jax.random.split(key, 3)
-    forward = annealed.anneal(key_forward, model, base, chains=chains, temperatures=temperatures)
+    key_forward, key_turns, key_reverse, key_times = jax.random.split(key, 4)
+    times = placed(key_times, model, base, chains=chains, temperatures=temperatures)
+    forward = annealed.anneal(key_forward, model, base, times, chains=chains)
     own = settled(key_turns, model, start, chains=chains, turns=turns)
-    reverse = annealed.anneal_back(key_reverse, model, base, own, temperatures=temperatures)
-    return LogPartition(float(forward.log_z), forward, reverse)
+    reverse = annealed.anneal_back(key_reverse, model, base, times, own)
+    return LogPartition(*bridged(forward, reverse), forward, reverse)
 
 
 def settled(key: PRNGKeyArray, model: Boltzmann, start: UnitRows, *, chains: int, turns: int) -> UnitRows:
