@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from experiments import table
 from experiments.nrws_choices import published
+from experiments.rbm_mnist import judge
 
 from cases import machine
 from natgrad.models.helmholtz.objectives import reweighted
@@ -38,6 +39,15 @@ def test_every_setting_resolves(file):
 @pytest.mark.parametrize("file", TABLES, ids=name)
 def test_a_table_is_what_its_record_says(file):
     assert table.page(table.results(file)) == file.with_suffix(".md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "rbm_mnist").glob("judged_*.md")), ids=name)
+def test_a_table_of_judged_states_is_what_its_record_says(file):
+    """Every line of it is of a trial that the sweep's own record has."""
+    sweep = file.stem.removeprefix("judged_")
+    known = table.results(file.with_name(f"{sweep}.toml")).record.known.values()
+    assert {judge.identity(line) for line in judge.judged(sweep)} <= {judge.identity(line) for line in known}
+    assert judge.page(sweep) == file.read_text("utf-8")
 
 
 @pytest.mark.parametrize("file", SCRIPTS, ids=name)

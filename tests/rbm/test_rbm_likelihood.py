@@ -82,7 +82,7 @@ def test_the_proxy_of_a_gaussian_machine_is_a_density_of_rows():
 def test_annealing_states_an_error_that_holds(coding, gaussian):
     model = made(coding, (8, 6), scale=0.5, gaussian=gaussian)
     exact, base, good = float(jax.jit(partition.exact_log_z)(model)), 0.1 * jnp.arange(8.0), [0, 0, 0]
-    times = annealed.evenly(40, model)
+    times = annealed.equally_spaced(40, model)
     states = jnp.asarray(all_states(6, coding))
 
     @jax.jit
@@ -129,7 +129,7 @@ def test_temperatures_are_placed_where_weights_vary():
 
 def test_few_temperatures_are_placed_evenly_and_many_are_not():
     model = made(sizes=(4, 3), scale=1.0)
-    place = lambda number: placement.placed(  # noqa: E731
+    place = lambda number: placement.placed_temperatures(  # noqa: E731
         generator.key(0), model, jnp.zeros(4), chains=5, temperatures=number
     )
     np.testing.assert_allclose(place(100), np.linspace(0, 1, 101))
@@ -147,9 +147,9 @@ def test_estimates_that_disagree_are_found_out():
 
 def test_annealing_refuses_nothing_to_do():
     with pytest.raises(InputError, match="temperatures: expected at least"):
-        placement.placed(generator.key(0), made(), jnp.zeros(4), chains=10, temperatures=0)
+        placement.placed_temperatures(generator.key(0), made(), jnp.zeros(4), chains=10, temperatures=0)
     with pytest.raises(InputError, match="chains: expected at least"):
-        annealed.anneal(generator.key(0), made(), jnp.zeros(4), annealed.evenly(10, made()), chains=0)
+        annealed.anneal(generator.key(0), made(), jnp.zeros(4), annealed.equally_spaced(10, made()), chains=0)
 
 
 def published(folder, name):
@@ -171,7 +171,7 @@ def test_annealing_of_a_published_machine(shared_data, optimized):
     bias = machine.bias_of(model.visible_units, rows["train"].mean(axis=0), len(rows["train"]))
     base, counts = jnp.asarray(bias, jnp.float32), {"chains": 100, "temperatures": 10_000}
     began = time.process_time(), time.perf_counter()
-    times = placement.placed(generator.key(1), model, base, **counts)
+    times = placement.placed_temperatures(generator.key(1), model, base, **counts)
     found = annealed.anneal(generator.key(0), model, base, times, chains=100)
     print(f"log Z {found.log_z:.3f} +- {found.se:.3f}", end=", ")
     print(f"{time.process_time() - began[0]:.1f} CPU s, {time.perf_counter() - began[1]:.1f} s")

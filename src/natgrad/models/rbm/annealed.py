@@ -108,7 +108,7 @@ def base_log_z(model: Boltzmann, base: Float[Array, " visible"]) -> Float[Array,
     return below + model.hidden_units.log_partition(nothing)[0]
 
 
-def evenly(temperatures: int, model: Boltzmann) -> Times:
+def equally_spaced(temperatures: int, model: Boltzmann) -> Times:
     """The inverse temperatures from 0 to 1, equally far apart."""
     _at_least("temperatures", temperatures, 1)
     return jnp.linspace(0, 1, temperatures + 1, dtype=model.visible_bias.dtype)

@@ -17,7 +17,7 @@ from natgrad.models.rbm.annealed import Annealed
 from natgrad.models.rbm.bridge import bridged
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs, negative_free_energy
 from natgrad.models.rbm.partition import exact_log_z, is_enumerable
-from natgrad.models.rbm.placement import placed
+from natgrad.models.rbm.placement import placed_temperatures
 from natgrad.models.rbm.units import PerRow, UnitRows
 
 ROWS_AT_ONCE = 1000  # rows of a product
@@ -75,7 +75,7 @@ def log_partition_of(
     if is_enumerable(model):
         return LogPartition(float(_exact(model)))
     key_forward, key_turns, key_reverse, key_times = jax.random.split(key, 4)
-    times = placed(key_times, model, base, chains=chains, temperatures=temperatures)
+    times = placed_temperatures(key_times, model, base, chains=chains, temperatures=temperatures)
     forward = annealed.anneal(key_forward, model, base, times, chains=chains)
     own = settled(key_turns, model, start, chains=chains, turns=turns)
     reverse = annealed.anneal_back(key_reverse, model, base, times, own)

@@ -18,7 +18,7 @@ from natgrad.models.rbm import annealed
 from natgrad.models.rbm.likelihood import log_likelihoods, with_error
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs
 from natgrad.models.rbm.partition import exact_log_z, smaller_side
-from natgrad.models.rbm.placement import placed
+from natgrad.models.rbm.placement import placed_temperatures
 from natgrad.models.rbm.pseudo import proxy
 from natgrad.models.rbm.units import BernoulliUnits, UnitRows
 
@@ -57,7 +57,7 @@ class HeldOut:
         base = jnp.asarray(self.base, model.visible_bias.dtype)
         counts = {"chains": CHAINS_OF_MONITOR, "temperatures": self.temperatures}
         key_times, key_chains = jax.random.split(self.key)
-        times = placed(key_times, model, base, **counts)
+        times = placed_temperatures(key_times, model, base, **counts)
         found = annealed.anneal(key_chains, model, base, times, chains=CHAINS_OF_MONITOR)
         return {"log_z": float(found.log_z), "log_z_se": float(found.se)}
 

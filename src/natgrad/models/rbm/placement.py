@@ -12,21 +12,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad.models.rbm.annealed import Times, courses, evenly
+from natgrad.models.rbm.annealed import Times, courses, equally_spaced
 from natgrad.models.rbm.machine import Boltzmann
 
 FIRST_RUNS, SHARE = 2, 40  # how many, and of how many times fewer moves than the estimate
-PARTS = 50  # of a path, whose variances are looked at
-_FEWEST = 5 * PARTS  # moves of a first run; an estimate that has not four times as many does without
+PATH_PARTS = 50  # of a path, whose variances are looked at
+_FEWEST = 5 * PATH_PARTS  # moves of a first run; an estimate that has not four times as many does without
 _EVEN = 0.1  # share of the moves that are placed evenly whatever was seen
 
 
-def placed(
+def placed_temperatures(
     key: PRNGKeyArray, model: Boltzmann, base: Float[Array, " visible"], *, chains: int, temperatures: int
 ) -> Times:
     """So many inverse temperatures from 0 to 1, closer where log-weights vary; evenly if they are few."""
     if temperatures < 4 * _FEWEST:
-        return evenly(temperatures, model)
+        return equally_spaced(temperatures, model)
     moves = max(_FEWEST, temperatures // SHARE)
     first = np.linspace(0, 1, moves + 1)
     for key_run in jax.random.split(key, FIRST_RUNS):
@@ -40,7 +40,7 @@ def closer(
     times: Float[np.ndarray, " temperature"], seen: Float[np.ndarray, "move chain"], temperatures: int
 ) -> Float[np.ndarray, " temperature"]:
     """So many temperatures, for log-weights `seen` along others: moves in proportion to deviations."""
-    ends = np.linspace(0, len(seen), PARTS + 1).astype(int)
+    ends = np.linspace(0, len(seen), PATH_PARTS + 1).astype(int)
     totals = np.vstack([np.zeros(seen.shape[1]), seen])[ends]
     needed = np.diff(totals, axis=0).std(axis=1)
     even = np.diff(times[ends])
