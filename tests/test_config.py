@@ -87,7 +87,6 @@ def test_every_setting_survives_toml(tmp_path):
         "learning_rate": 1 / 3,
         "optimizer.schedule": "inverse-time",
         "optimizer.hold_steps": 5,
-        "training.schedule_steps": 17,
         "epochs": 0,
         "evaluation.patience": 4,
     }
@@ -406,7 +405,7 @@ MISTAKES = [
     ({"coding": "sign"}, r"unknown model.coding 'sign'; did you mean 'signed'\?"),
     ({"data.binarize": "rond"}, r"unknown data.binarize 'rond'; did you mean 'round'\?"),
     ({"device": "cqu"}, r"unknown training.device 'cqu'; did you mean 'cpu'\?"),
-    ({"format": 3}, "unknown format '3'; known are 2"),
+    ({"format": 2}, "unknown format '2'; known are 3"),
     ({"learning_rat": 1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
     ({"optimizer.schedul": 1}, "unknown setting 'optimizer.schedul'; did you mean 'optimizer.schedule'"),
     ({"modell.layers": 1}, "unknown setting 'modell.layers'; did you mean 'model.layers'"),
@@ -442,8 +441,21 @@ MISTAKES = [
     ),
     (
         {"model": "mlp", "method": "hessian-free", "training.schedule_steps": 5},
-        "^training.schedule_steps is the length of schedules, got it for settings that follow none; leave it "
-        "out, or give training.epochs$",
+        "^training.schedule_steps is the length of schedules that have an end, got it for settings that "
+        "follow none; leave it out, or give training.epochs$",
+    ),
+    (
+        {"optimizer.schedule": "inverse-time", "training.schedule_steps": 5},
+        "follow none; leave it out, or give optimizer.schedule$",
+    ),
+    (
+        {"optimizer.final_fraction": 0.5},
+        "^optimizer.final_fraction is for schedules that have an end, got the schedule constant; leave it "
+        "out, or give optimizer.schedule$",
+    ),
+    (
+        {"model": "rbm", "optimizer.schedule": "inverse-time", "optimizer.final_fraction": 0.01},
+        "^optimizer.final_fraction is for schedules that have an end, got the schedule inverse-time; leave",
     ),
     ({"training.schedule_steps": 5}, "follow none; leave it out, or give optimizer.schedule$"),
     ({"data": 3}, "data.name: expected a name, got 3"),

@@ -11,11 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, c
 
 from natgrad.errors import InputError
 
-FORMAT: Literal[2] = 2  # 1: natgrad 0.1.0, whose settings had other names
+FORMAT: Literal[3] = 3  # 1: natgrad 0.1.0, whose settings had other names; 2: see `natgrad.config.read_toml`
 RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 """Learning rates of optimizers where none is given; with sgd it is the method's."""
 MOMENTUM = 0.9  # of optimizers that have averages
 LONGEST_SERVICE = 1000  # steps of a metric that is renewed when the model has moved
+FINAL_FRACTION = 0.01  # of schedules that have an end
+ENDLESS = ("constant", "inverse-time")
+"""Schedules without an end: the number of steps and what is left after them mean nothing to these."""
 
 
 def setting(default: Any, about: str, *, unset: str = "", **limits: Any) -> Any:
@@ -110,8 +113,13 @@ class Scheduled(Rate):
     schedule: Literal["constant", "cosine", "exponential", "inverse", "linear", "inverse-time"] = setting(
         "constant", "How the learning rate falls."
     )
-    final_fraction: float = setting(
-        0.01, "The share of the learning rate that is left at the end of a schedule.", gt=0, le=1
+    final_fraction: float | None = setting(
+        None,
+        f"The share of the learning rate that is left at the end of a schedule; {' and '.join(ENDLESS)} have "
+        "no end.",
+        unset=str(FINAL_FRACTION),
+        gt=0,
+        le=1,
     )
     hold_steps: PositiveInt | None = setting(
         None, "Steps before an inverse-time schedule starts to fall.", unset="200"
@@ -128,6 +136,15 @@ class Scheduled(Rate):
                     f"optimizer.{name} is for the schedule inverse-time, got the schedule {self.schedule}; "
                     "leave it out, or choose that schedule"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _only_with_an_end(self) -> "Scheduled":
+        if self.final_fraction is not None and self.schedule in ENDLESS:
+            raise InputError(
+                "optimizer.final_fraction is for schedules that have an end, got the schedule "
+                f"{self.schedule}; leave it out, or give optimizer.schedule"
+            )
         return self
 
 
@@ -226,7 +243,7 @@ class Bounded(Section):
 class RunSettings(Section):
     """Everything that decides what a run computes; a kind adds sections of its own."""
 
-    format: Literal[2] = setting(FORMAT, "The version of this list of settings.")
+    format: Literal[3] = setting(FORMAT, "The version of this list of settings.")
     method: str = setting(..., "How the gradient is made and measured.")
     seed: int = setting(0, "Decides the initial weights, the order of rows and every sample.", ge=0, lt=2**32)
     data: Data = Field(default_factory=Data)
@@ -268,6 +285,11 @@ def compose(
     return create_model(
         "Run", __base__=RunSettings, __doc__=RunSettings.__doc__, __validators__=validators, **fields
     )
+
+
+def rate_ends(config: Any) -> bool:
+    """Whether the learning rate follows a schedule that has an end."""
+    return getattr(config.optimizer, "schedule", ENDLESS[0]) not in ENDLESS
 
 
 def own_length(config: Any) -> None:

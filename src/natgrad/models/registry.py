@@ -160,7 +160,7 @@ class Spec:
         criterion: the column on validation data by which runs are compared.
         headline: the column that is reported; of several the first that a trace has.
         shape: what the data decide of the model.
-        is_scheduled: (config): whether anything in it follows a schedule.
+        is_scheduled: (config): whether anything in it follows a schedule that has an end.
         check: (config, dataset): refuses what does not fit the data, before anything is compiled.
         kind: "module:NAME" of the `natgrad.core.Kind`.
         commands: "module:function" of the commands evaluate, sample, fisher and any others.

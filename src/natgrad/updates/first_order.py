@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
 
-from natgrad.config.sections import MOMENTUM
+from natgrad.config.sections import FINAL_FRACTION, MOMENTUM
 from natgrad.core import Carry, Direction, Estimate, Model, Pace, Step
 
 OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
@@ -52,7 +52,8 @@ def rate_schedule(chosen: Any, pace: Pace, rate: float | None = None) -> optax.S
     start = pace.cut * (rate or chosen.learning_rate)
     if not hasattr(chosen, "schedule"):
         return optax.constant_schedule(start)
-    decay = Decay(pace.steps, chosen.final_fraction, chosen.hold_steps or 200, chosen.decay_time or 20.0)
+    final = chosen.final_fraction or FINAL_FRACTION
+    decay = Decay(pace.steps, final, chosen.hold_steps or 200, chosen.decay_time or 20.0)
     return warmed(SCHEDULES[chosen.schedule](start, decay), chosen.warmup)
 
 

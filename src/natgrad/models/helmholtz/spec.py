@@ -196,9 +196,9 @@ def check(config: Any, dataset: Any) -> None:
 
 
 def is_scheduled(config: Any) -> bool:
-    """Whether the learning rate or the damping follows a schedule."""
+    """Whether the learning rate or the damping follows a schedule that has an end."""
     damped = hasattr(config, "metric") and config.metric.final_damping is not None
-    return config.optimizer.schedule != "constant" or damped
+    return sections.rate_ends(config) or damped
 
 
 SPEC = Spec(

@@ -276,7 +276,7 @@ SPEC = Spec(
     headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
-    is_scheduled=lambda config: getattr(config.optimizer, "schedule", "constant") != "constant",
+    is_scheduled=sections.rate_ends,
     check=check,
     commands={"evaluate": "natgrad.models.network.commands:evaluate"},
 )

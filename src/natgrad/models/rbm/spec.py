@@ -144,7 +144,7 @@ SPEC = Spec(
     headline=("test_ll", "test_pseudo"),
     shape=Shape,
     kind="natgrad.models.rbm.kind:KIND",
-    is_scheduled=lambda config: config.optimizer.schedule != "constant",
+    is_scheduled=sections.rate_ends,
     check=check,
     commands={
         "evaluate": "natgrad.models.rbm.commands:evaluate",

@@ -119,6 +119,6 @@ SPEC = Spec(
     headline="test_ll",
     shape=Shape,
     kind="natgrad.models.vae.kind:KIND",
-    is_scheduled=lambda config: config.optimizer.schedule != "constant",
+    is_scheduled=sections.rate_ends,
     check=check,
 )
