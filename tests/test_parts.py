@@ -39,8 +39,12 @@ def infos(settings, turns=1):
     """What is told of the first steps of a config's method."""
     algorithm, model = methods.algorithm(settings, 4, Pace(100)), machine()
     batch = batch_of(model)
+    first = lambda model: algorithm.init(jax.random.key(1), model, batch)  # noqa: E731
     with jax.numpy_dtype_promotion("standard"):
-        state, step = jax.jit(algorithm.init)(jax.random.key(1), model, batch), jax.jit(algorithm.step)
+        if turns == 1:  # one program instead of two
+            yield jax.jit(lambda model: algorithm.step(jax.random.key(0), first(model), batch))(model)
+            return
+        state, step = jax.jit(first)(model), jax.jit(algorithm.step)
         for turn in range(turns):
             state, info = step(jax.random.key(turn), state, batch)
             yield state, info
@@ -49,6 +53,10 @@ def infos(settings, turns=1):
 def moved(settings, turns=3):
     """How far every network has moved after some steps."""
     *_, (state, _) = infos(settings, turns)
+    return distances(state)
+
+
+def distances(state):
     gap = jax.tree.map(lambda now, then: np.asarray(now) - np.asarray(then), state.model, machine())
     return vector(fisher.GENERATION.get(gap)), vector(fisher.RECOGNITION.get(gap))
 
@@ -113,10 +121,10 @@ def test_rates_of_their_own_bound_steps_that_decide_their_lengths(length, genera
 
 def test_a_damping_of_its_own_is_used():
     given = setting(method="nrws", solver="direct", generation__damping=0.7)
-    ((_, info),) = infos(given)
+    ((state, info),) = infos(given)
     assert float(info.evidence["generation"].factor.damping) == pytest.approx(0.7, rel=1e-6)
     assert float(info.evidence["recognition"].factor.damping) == pytest.approx(0.3, rel=1e-6)
-    found = moved(given, 1)
+    found = distances(state)
     for number, damping in enumerate((0.7, 0.3)):
         alike = moved(setting(method="nrws", solver="direct", damping=damping), 1)
         np.testing.assert_allclose(found[number], alike[number], rtol=1e-9, atol=1e-14)

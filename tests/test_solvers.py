@@ -25,20 +25,21 @@ from natgrad.solvers.units import LayerSystem, per_layer, solve_layers
 pytestmark = pytest.mark.timeout(120)  # LAPACK calls side by side could wait forever
 
 
-@partial(jax.jit, static_argnames=("inputs", "units", "rows", "dtype", "signed"))
 def problem(inputs=9, units=4, rows=20, dtype=jnp.float64, seed=0, signed=True):
-    """Blocks with a strong mean input, as real layers have, and a gradient."""
-    keys = jax.random.split(jax.random.key(seed), 4)
-    chance = jax.random.uniform(keys[0], (inputs, 1), jnp.float64)
-    on = jax.random.uniform(keys[1], (inputs, rows), jnp.float64) < chance**2
-    values = jnp.where(on, 1.0, -1.0 if signed else 0.0)
-    curvature = jax.random.uniform(keys[2], (units, rows), jnp.float64) / (4 * rows)
-    gradient = split(jax.random.normal(keys[3], (units, inputs + 1), jnp.float64))
-    cast = lambda tree: jax.tree.map(lambda leaf: leaf.astype(dtype), tree)  # noqa: E731
-    return cast(UnitBlocks(values, curvature)), cast(gradient)
+    """Blocks with a strong mean input, as real layers have, and a gradient: by NumPy, nothing is compiled."""
+    rng = np.random.default_rng(seed)
+    on = rng.random((inputs, rows)) < rng.random((inputs, 1)) ** 2
+    values, curvature = np.where(on, 1.0, -1.0 if signed else 0.0), rng.random((units, rows)) / (4 * rows)
+    gradient = split(rng.normal(size=(units, inputs + 1)))
+    put = lambda tree: jax.tree.map(lambda leaf: jax.device_put(leaf.astype(dtype)), tree)  # noqa: E731
+    return put(UnitBlocks(values, curvature)), put(gradient)
 
 
-dense = jax.jit(lambda blocks: blocks.dense())
+def dense(blocks):
+    """Every block as a matrix, the bias last."""
+    curvature = np.asarray(blocks.curvature, float)
+    inputs = np.vstack([np.asarray(blocks.inputs, float), np.ones_like(curvature[:1])])
+    return np.einsum("jr,ir,kr->jik", curvature, inputs, inputs, optimize=True)
 
 
 def join(layer):
@@ -49,7 +50,7 @@ def join(layer):
 def dense_solve(blocks, gradient, damping):
     """With one damping, or with one for every unit."""
     shifts = np.broadcast_to(damping, blocks.units)[:, None, None] * np.eye(blocks.size)
-    matrices = np.asarray(dense(blocks), float) + shifts
+    matrices = dense(blocks) + shifts
     return np.linalg.solve(matrices, join(gradient).astype(float)[..., None])[..., 0]
 
 
@@ -170,7 +171,7 @@ def test_few_operations_for_many_layers():
 
     def products(layers: int, iterations: int) -> int:
         solver = unit_conjugate_gradient(iterations)
-        shapes = [jax.eval_shape(partial(problem, units=10 + n, rows=6)) for n in range(layers)]
+        shapes = [problem(units=10 + n, rows=6) for n in range(layers)]
 
         def solve(given):
             systems = [system(solver, blocks, jnp.full_like(g.bias, 0.1)) for blocks, g in given]

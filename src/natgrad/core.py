@@ -261,7 +261,8 @@ class Kind(NamedTuple):
     """A kind of model, with JAX; its settings and its commands are in its `Spec`.
 
     Attributes:
-        fresh: (key, config, shape): a new model; `shape` is what the data decide, the spec's `shape`.
+        fresh: (key, config, shape): a new model; `shape` is what the data decide, the spec's `shape`. Its
+            program is shared like that of `Problem.algorithm`.
         problem: (key, config, dataset): what a session trains; the key is that of evaluations.
         trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by
             name.

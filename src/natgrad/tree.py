@@ -84,6 +84,12 @@ def zeros(tree: _T) -> _T:
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree)
 
 
+@jax.jit
+def copied(tree: _T) -> _T:
+    """A copy of every leaf, so that the tree stays when the copy is donated."""
+    return jax.tree.map(jnp.copy, tree)
+
+
 def blend(decay: Any, old: _T, new: _T) -> _T:
     """decay * old + (1 - decay) * new, leaf by leaf."""
     return jax.tree.map(lambda a, b: decay * a + (1 - decay) * b, old, new)

@@ -11,7 +11,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.mark.filterwarnings("default")  # what other libraries warn of is not ours to mend
-@pytest.mark.parametrize("name", ["plain", "equinox", "flax"])
+@pytest.mark.parametrize(
+    "name", ["plain", *(pytest.param(each, marks=pytest.mark.slow) for each in ("equinox", "flax"))]
+)
 def test_an_example_learns(name, capsys):
     if name != "plain":
         pytest.importorskip(name)

@@ -25,9 +25,14 @@ def once(transformation, gradients, parameters, **extra):
     return jax.jit(run)(gradients)
 
 
+def loss_gradient(task, parameters, rows):
+    """The gradient of the loss, compiled whole."""
+    return jax.jit(jax.grad(lambda p: task_loss(task, p, rows)))(parameters)
+
+
 def test_the_update_is_the_damped_natural_direction():
     task, parameters, rows = problem("softmax")
-    gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
+    gradients = loss_gradient(task, parameters, rows)
     found, state = once(
         ng.natural_gradient(odd, ng.softmax(), damping=0.1), gradients, parameters, inputs=rows.inputs
     )
@@ -38,7 +43,7 @@ def test_the_update_is_the_damped_natural_direction():
 
 def test_the_metric_may_see_other_unlabeled_rows():
     task, parameters, rows = problem("softmax")
-    gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
+    gradients = loss_gradient(task, parameters, rows)
     other = rows._replace(inputs=rows.inputs[:3] - 1)
     found, _ = once(
         ng.natural_gradient(odd, ng.softmax(), damping=0.1),
@@ -78,11 +83,11 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
 
 def test_lengths_come_with_options_and_look_at_value_fn():
     task, parameters, rows = problem("softmax")
-    value = lambda p: task_loss(task, p, rows)  # noqa: E731
+    value = jax.jit(lambda p: task_loss(task, p, rows))
     options = ng.Options(length=ng.line_search(64.0), damping=ng.constant(0.5))
     found, state = once(
         ng.natural_gradient(odd, ng.softmax(), solver=EXACT, options=options),
-        jax.grad(value)(parameters),
+        loss_gradient(task, parameters, rows),
         parameters,
         inputs=rows.inputs,
         value_fn=value,
@@ -94,7 +99,7 @@ def test_lengths_come_with_options_and_look_at_value_fn():
 def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
     """Without a length of its own a step is checked at length one."""
     task, parameters, rows = problem("softmax")
-    gradients = jax.grad(lambda p: task_loss(task, p, rows))(parameters)
+    gradients = loss_gradient(task, parameters, rows)
     damping = ng.levenberg_marquardt(0.3)
     rows_of = {"inputs": rows.inputs, "targets": rows.targets}
     for given in ({"damping": damping}, {"options": ng.Options(damping=damping)}):

@@ -110,10 +110,15 @@ def test_every_way_trains_a_step(name, binary, real):
     chosen = config.resolve({key: value for key, value in settings.items() if value is not None})
     dataset = load_settings(chosen.data)
     problem = KIND.problem(generator.key(0), chosen, dataset)
-    fresh = KIND.fresh(generator.key(3), chosen, Shape.of(chosen, dataset))
-    method = problem.algorithm(None, Pace(10))
-    batch = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
-    state = method.init(generator.key(2), fresh, batch)
+    method, shape = problem.algorithm(None, Pace(10)), Shape.of(chosen, dataset)
+
+    @jax.jit
+    def first(rows):
+        batch = problem.draw(generator.key(1), rows, jnp.arange(40), 0)
+        fresh = KIND.fresh(generator.key(3), chosen, shape)
+        return method.init(generator.key(2), fresh, batch), batch
+
+    state, batch = first(problem.rows)
     after, info = jax.jit(method.step)(generator.key(4), state, batch)
     assert int(info.result) == 0
     assert float(jnp.abs(after.model.weight - state.model.weight).max()) > 0

@@ -47,7 +47,7 @@ def test_the_vanilla_flow_in_mu_leaves_the_square():
         assert np.min(np.abs(path.points[-1] - np.array([[0.0], [1.0]]))) < 1e-12  # it stopped at an edge
 
 
-@pytest.mark.parametrize("frames", [3, 200])
+@pytest.mark.parametrize("frames", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_flow_stops_at_the_edge_of_its_domain_however_far_a_step_goes(frames):
     """Straight lines are followed in steps of any length; they end where they cross the circle."""
     starts = jnp.array([[0.0, 0.0], [0.6, 0.0], [-0.6, 0.0]])

@@ -5,6 +5,7 @@ short name as well. Nothing here is fixed when it is imported: kinds may be adde
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -34,6 +35,12 @@ LAST = ("training", "evaluation")  # sections that are shown after a kind's own
 
 def fields_of(settings: type[BaseModel]) -> dict[str, FieldInfo]:
     """The settings of a config class by their dotted names, in the order in which they are shown."""
+    return dict(_fields(settings))
+
+
+@cache
+def _fields(settings: type[BaseModel]) -> dict[str, FieldInfo]:
+    """As `fields_of`, once for every class: a sweep asks a thousand times."""
     found: dict[str, FieldInfo] = {}
     for name in sorted(settings.model_fields, key=LAST.__contains__):
         field = settings.model_fields[name]
@@ -101,7 +108,12 @@ def depths() -> dict[str, int]:
     >>> depths()["model.layers"]
     1
     """
-    every = [pair for _, settings in all_settings() for pair in fields_of(settings).items()]
+    return {name: deep for _, settings in all_settings() for name, deep in _depths(settings).items()}
+
+
+@cache
+def _depths(settings: type[BaseModel]) -> dict[str, int]:
+    every = _fields(settings).items()
     return {name: deep for name, field in every if (deep := depth(field.annotation))}
 
 

@@ -70,8 +70,8 @@ def no_schedule(config: Any) -> InputError:
     """A length of schedules where nothing follows one that has an end."""
     has_any = hasattr(getattr(config, "optimizer", None), "schedule")
     return InputError(
-        "training.schedule_steps is the length of schedules that have an end, got it for settings that follow "
-        f"none; leave it out, or give {'optimizer.schedule' if has_any else 'training.epochs'}"
+        "training.schedule_steps is the length of schedules that have an end, got it for settings that "
+        f"follow none; leave it out, or give {'optimizer.schedule' if has_any else 'training.epochs'}"
     )
 
 

@@ -6,6 +6,7 @@ Grey values are Bernoulli means, resampled whenever a row is drawn (the paper's 
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +38,7 @@ def rows_of(dataset: Dataset) -> StoredRows:
     return on_device(dataset.train, dataset.levels, dataset.resample)
 
 
+@partial(jax.jit, static_argnames="rows")
 def permutation(key: PRNGKeyArray, epoch: Int[Array, ""] | int, rows: int) -> Int[Array, " row"]:
     """The order of rows in an epoch."""
     return jax.random.permutation(jax.random.fold_in(key, epoch), rows)

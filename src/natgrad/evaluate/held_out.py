@@ -18,7 +18,10 @@ def binary_rows(dataset: Dataset, split: str, *, seed: int, limit: int = 0) -> F
     values: np.ndarray = getattr(dataset, split)
     order = order_of(len(values), seed=seed, limit=limit)
     rows = batches.on_device(values[order], dataset.levels, dataset.resample)
-    return batches.take_batch(jax.random.key(seed), rows, jnp.arange(len(order)), jnp.zeros(()).dtype)
+    return _taken(jax.random.key(seed), rows, np.arange(len(order)), jnp.zeros(()).dtype)
+
+
+_taken = jax.jit(batches.take_batch, static_argnums=3)
 
 
 def means_of(dataset: Dataset, split: str, *, seed: int, limit: int = 0) -> Float[np.ndarray, "row visible"]:

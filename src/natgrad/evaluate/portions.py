@@ -34,9 +34,13 @@ def over_rows(
     """What the weights of all rows tell, `rows` of them at a time, each portion with a key of its own."""
     total, found = visible.shape[1], []
     starts = np.arange(0, total, rows)
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, starts)
-    for own, start in zip(keys, starts, strict=True):
-        portion = visible[:, np.arange(start, start + rows) % total]  # the last one is filled up, then cut
+    for own, start in zip(_keys(key, starts), starts, strict=True):
+        places = np.arange(start, start + rows) % total  # the last portion is filled up, then cut
+        portion = visible if rows == total else _columns(visible, places)
         found.append(jax.tree.map(np.asarray, estimate(own, portion)))
     sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
     return weights.row_statistics(sums, samples)
+
+
+_keys = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
+_columns = jax.jit(lambda visible, places: visible[:, places])

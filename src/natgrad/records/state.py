@@ -191,7 +191,7 @@ def _array(arrays: Any, name: str, expected: np.dtype, folder: Path) -> Any:
             f"the state in {folder} holds {got} where {expected} is used now; "
             "set JAX_ENABLE_X64 as it was in training"
         )
-    return jax.numpy.asarray(array)
+    return jax.device_put(array)
 
 
 def _names(template: Any) -> list[str]:

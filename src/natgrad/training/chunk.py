@@ -46,7 +46,7 @@ class Course(NamedTuple):
 
 def course(before: Totals, after: Totals) -> Course:
     """What happened between two totals."""
-    taken, failed = int(after.taken - before.taken), int(after.failed - before.failed)
+    taken, failed = int(after.taken) - int(before.taken), int(after.failed) - int(before.failed)
     mean = (float(after.value) - float(before.value)) / taken if taken else math.inf
     return Course(mean, float(after.last), failed / max(taken + failed, 1))
 

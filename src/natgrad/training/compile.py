@@ -21,11 +21,11 @@ from natgrad.devices import memory_bytes
 from natgrad.errors import InputError
 
 LONG = 20_000  # steps, from which on memory apart is worth a compilation
-_KEPT = 16  # programs that are kept for further trainings of the same shapes
+_KEPT = 48  # programs and shapes that are kept for further trainings of the same shapes: of 16 of them
 WIDE: dict[str, str | bool] = {"xla_cpu_prefer_vector_width": "512"}  # its own choice is half of it
 _APART: dict[str, str | bool] = WIDE | {"xla_multiheap_size_constraint_per_heap": "1"}
 _LEVELS = {"0": "INFO", "1": "WARNING", "2": "ERROR", "3": "CRITICAL"}  # as in TF_CPP_MIN_LOG_LEVEL
-_programs: OrderedDict[Hashable, Callable[..., Any]] = OrderedDict()
+_programs: OrderedDict[Hashable, Any] = OrderedDict()
 
 OTHERS = {"seed": True, "data": True, "training": {"epochs", "save_seconds", "chunk_steps", "device"}}
 """Settings that no step depends on but by its shapes."""
@@ -49,18 +49,26 @@ def compiled(
     Functions with the same key are the same: for arguments of the same shapes one of them is compiled once.
     """
     apart = steps >= LONG and jax.default_backend() == "cpu"
-    whole = (key, apart, donate, _configured(), *_shapes(arguments))
-    if key is not None and whole in _programs:
+
+    def make() -> Callable[..., Any]:
+        lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
+        program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
+        check_program_memory(program.memory_analysis())
+        return program
+
+    return make() if key is None else kept(("program", key, apart, donate), make, *arguments)
+
+
+def kept(key: Hashable, make: Callable[[], Any], *arguments: Any) -> Any:
+    """What was made before for this key and arguments of these shapes, or is made now."""
+    whole = (key, _configured(), *_shapes(arguments))
+    if whole in _programs:
         _programs.move_to_end(whole)
         return _programs[whole]
-    lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
-    program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
-    check_program_memory(program.memory_analysis())
-    if key is not None:
-        _programs[whole] = program
-        while len(_programs) > _KEPT:
-            _programs.popitem(last=False)
-    return program
+    _programs[whole] = made = make()
+    while len(_programs) > _KEPT:
+        _programs.popitem(last=False)
+    return made
 
 
 def check_program_memory(facts: Any) -> None:

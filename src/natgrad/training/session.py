@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from natgrad import tree
 from natgrad.core import Pace, State
@@ -27,8 +26,9 @@ from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training.checks import check_training, chunk_end
-from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, totals_of
+from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound
 from natgrad.training.compile import compiled, program_key
+from natgrad.training.first import FirstState
 from natgrad.training.signals import Interrupted, Stop
 from natgrad.training.watcher import Watcher
 
@@ -79,7 +79,7 @@ class Session:
     def begin(cls, settings: Any, dataset: Dataset) -> "Session":
         """A session at step zero, after checks that need the data."""
         session = cls(settings, dataset)
-        session.state, session.totals = jax.jit(session._initial)(), session._nothing()
+        session.state, session.totals = session.first.of(session.key_model), session._nothing()
         return session
 
     @classmethod
@@ -110,14 +110,11 @@ class Session:
         """Take up the method of a stage at the present pace, and the shapes of what it carries and sums."""
         self.stage = stage
         self.algorithm = self.problem.algorithm(self.problem.stages[stage][1], self.pace)
-        self.shape = jax.eval_shape(self._initial)
-        _, self.info = jax.eval_shape(self.algorithm.step, self.key_steps, self.shape, self.batch)
-        self.sums = jax.eval_shape(lambda info: totals_of(self.algorithm, info), self.info)
-
-    def _initial(self) -> State:
-        key_init, key_state = jax.random.split(self.key_model)
-        model = self.kind.fresh(key_init, self.settings, self.model_shape)
-        return self.algorithm.init(key_state, model, self.batch)
+        self.key_program = program_key(self.settings, stage, self.pace, self.problem.replaceable)
+        fresh = lambda key: self.kind.fresh(key, self.settings, self.model_shape)  # noqa: E731
+        made_of = self.key_program, self.model_shape
+        self.first = FirstState(fresh, self.algorithm, self.batch, made_of)
+        self.shape, self.info, self.sums = self.first.shapes(self.key_model)
 
     def _order(self, epoch: int) -> jax.Array:
         return batches.permutation(self.key_order, epoch, self.problem.number)
@@ -156,7 +153,7 @@ class Session:
     def _chunk(self, order: jax.Array, start: int, end: int) -> bool:
         """Take the steps of a chunk, and keep them if they are sound."""
         at, began = self.progress, time.perf_counter()
-        moving = jax.tree.map(jnp.copy, self.state)  # steps work in place; this one stays to return to
+        moving = tree.copied(self.state)  # steps work in place; this one stays to return to
         state, totals = self.advance(self.key_steps, moving, self.totals, self.rows, order, start, end)
         jax.block_until_ready(totals)
         at.seconds += time.perf_counter() - began
@@ -171,7 +168,7 @@ class Session:
 
     def _look(self) -> None:
         """The loss of the model as it is, in its own unit, and by how much later ones may exceed it."""
-        at, copy = self.progress, jax.tree.map(jnp.copy, self.state)
+        at, copy = self.progress, tree.copied(self.state)
         _, seen = self.advance(self.key_steps, copy, self._nothing(), self.rows, self._order(0), 0, 1)
         loss = float(seen.last) if int(seen.taken) else math.inf
         at.lowest, at.jump = loss, max(abs(loss), self.problem.ignorance)
@@ -205,15 +202,14 @@ class Session:
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         began = time.perf_counter()
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1
-        key = program_key(self.settings, self.stage, self.pace, self.problem.replaceable)
-        advance = compiled(function, *arguments, steps=self.total, donate=(1,), key=key)
+        advance = compiled(function, *arguments, steps=self.total, donate=(1,), key=self.key_program)
         self.compile_seconds = time.perf_counter() - began
         return advance
 
     def _change(self, stage: int) -> None:
         """Continue with another stage: the same model; what the method carries begins again."""
         self._enter(stage)
-        fresh = jax.jit(self._initial)()
+        fresh = self.first.of(self.key_model)
         self.state = self.state._replace(objective=fresh.objective, direction=fresh.direction)
         self.advance = self._compile()
         self._look()  # losses of two stages are not compared

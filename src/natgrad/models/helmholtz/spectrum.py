@@ -3,12 +3,13 @@
 The top layer's units have no inputs: the prior's blocks are numbers p (1 - p), one per unit, known exactly.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.evaluate.pictures import save_figure
 from natgrad.metrics.blocks import UnitBlocks
@@ -24,6 +25,7 @@ Stacks = dict[str, tuple[UnitBlocks, ...]]
 Spectra = dict[str, list[np.ndarray]]
 
 
+@partial(jax.jit, static_argnums=2)
 def dream_fisher(key: PRNGKeyArray, model: Helmholtz, rows: int) -> Stacks:
     """The blocks of both networks, from that many dreams, and the prior's."""
     dreams = helmholtz.dream(key, model, 1, rows)
@@ -42,9 +44,14 @@ def spectra(stack: tuple[UnitBlocks, ...], units: int = 16) -> list[Float[np.nda
         chosen = np.linspace(0, blocks.curvature.shape[0] - 1, min(units, blocks.curvature.shape[0])).astype(
             int
         )
-        some = UnitBlocks(blocks.inputs, blocks.curvature[chosen])
-        found.append(np.linalg.eigvalsh(np.asarray(some.dense(), np.float64))[:, ::-1])
+        found.append(np.linalg.eigvalsh(np.asarray(_dense(blocks, chosen), np.float64))[:, ::-1])
     return found
+
+
+@jax.jit
+def _dense(blocks: UnitBlocks, chosen: Int[Array, " unit"]) -> Float[Array, "unit side side"]:
+    """The blocks of some units as matrices."""
+    return UnitBlocks(blocks.inputs, blocks.curvature[chosen]).dense()
 
 
 def summary(
@@ -103,7 +110,7 @@ def picture(path: Path, stacks: Stacks, values: Spectra) -> None:
 
 def _structure(axes: Any, name: str, labels: list[str], stack: list[UnitBlocks], units: int = 6) -> None:
     """The diagonal of the Fisher matrix: the first units of every layer, the rest is zero."""
-    shown = [np.asarray(UnitBlocks(b.inputs, b.curvature[:units]).dense()) for b in stack]
+    shown = [np.asarray(_dense(blocks, np.arange(min(units, blocks.units)))) for blocks in stack]
     side = sum(block.shape[0] * block.shape[1] for block in shown)
     axes.set_aspect("equal")
     start = 0

@@ -85,7 +85,7 @@ def held_out(dataset: Dataset, targets_of: Targets, split: str, *, limit: int, s
     values: np.ndarray = getattr(dataset, split)
     order = order_of(len(values), seed=seed, limit=limit)
     rows = batches.on_device(values[order], dataset.levels, dataset.resample)
-    inputs = inputs_of(jax.random.key(seed), rows, jnp.arange(len(order)))
+    inputs = jax.jit(inputs_of)(jax.random.key(seed), rows, np.arange(len(order)))
     targets = targets_of(dataset, split)
     return Examples(inputs, inputs if targets is None else jnp.asarray(targets[order]))
 

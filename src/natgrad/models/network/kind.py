@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -83,8 +83,9 @@ def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
     return _MODELS[settings.model.kind][0](key, settings.model, shape)
 
 
+@lru_cache(maxsize=16)
 def task_of(chosen: Any, shape: Shape) -> Task:
-    """The network and the distribution of its targets."""
+    """The network and the distribution of its targets: the same object, so that programs know it again."""
     return Task(_MODELS[chosen.kind][1](chosen, shape), OUTPUTS[chosen.output](chosen))
 
 

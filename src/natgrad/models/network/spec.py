@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from natgrad.config import sections
+from natgrad.config import agreement, sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
@@ -181,8 +181,8 @@ _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
-    checks = [sections.own_length] if method in ("natural", "tonga") else []
-    checks += [sections.own_steps] if method in ("natural", "tonga", "units") else []
+    checks = [agreement.own_length] if method in ("natural", "tonga") else []
+    checks += [agreement.own_steps] if method in ("natural", "tonga", "units") else []
     return sections.compose(
         kind,
         method,
@@ -276,7 +276,7 @@ SPEC = Spec(
     headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
-    is_scheduled=sections.rate_ends,
+    is_scheduled=agreement.rate_ends,
     check=check,
     commands={"evaluate": "natgrad.models.network.commands:evaluate"},
 )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
@@ -90,9 +91,14 @@ def _pictures(settings: Any, state: State, shape: tuple[int, int] | None) -> dic
     found = {"filters": Sheet(filters(model), shape)}
     if settings.objective.negative not in ("pcd", "tempering") or settings.model.visible == "gaussian":
         return found
-    hidden = top_chains(state.objective.chains)[:, :PICTURES]
-    means = model.visible_units.mean(visible_inputs(model, hidden))
-    return {"chains": Sheet(np.asarray(model.visible_units.coding.on(means)).T, shape)} | found
+    return {"chains": Sheet(np.asarray(_means_of(model, state.objective.chains)).T, shape)} | found
+
+
+@jax.jit
+def _means_of(model: Any, chains: Array) -> UnitRows:
+    """The means in [0, 1] of visible units given some chains."""
+    means = model.visible_units.mean(visible_inputs(model, top_chains(chains)[:, :PICTURES]))
+    return model.visible_units.coding.on(means)
 
 
 def _from_identity(settings: Any, state: State) -> dict[str, float]:

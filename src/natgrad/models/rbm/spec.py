@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from natgrad.config import sections
+from natgrad.config import agreement, sections
 from natgrad.config.sections import with_defaults
 from natgrad.config.values import BinaryOrReal
 from natgrad.errors import InputError
@@ -57,7 +57,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     return sections.compose(
         kind,
         method,
-        *([sections.own_length, sections.own_steps, _has_samples] if natural else []),
+        *([agreement.own_length, agreement.own_steps, _has_samples] if natural else []),
         data=BinaryOrReal,
         model=RestrictedMachine,
         **_PARTS[method],
@@ -144,7 +144,7 @@ SPEC = Spec(
     headline=("test_ll", "test_pseudo"),
     shape=Shape,
     kind="natgrad.models.rbm.kind:KIND",
-    is_scheduled=sections.rate_ends,
+    is_scheduled=agreement.rate_ends,
     check=check,
     commands={
         "evaluate": "natgrad.models.rbm.commands:evaluate",

@@ -123,9 +123,10 @@ class TrainedBoltzmann:
         at_least_one("number", number)
         at_least_one("turns", turns)
         key_start, key_turns = jax.random.split(generator.key(seed))
-        hidden = gibbs.independent(key_start, self.parameters, number)
-        if self.chains is not None:
-            hidden = jnp.asarray(self.chains)[:, jnp.arange(number) % self.chains.shape[1]]
+        if self.chains is None:
+            hidden = _independent(key_start, self.parameters, number)
+        else:
+            hidden = np.asarray(self.chains)[:, np.arange(number) % self.chains.shape[1]]
         return _turns(key_turns, self.parameters, hidden, turns)
 
     def _own(self, start: UnitRows) -> UnitRows:
@@ -147,3 +148,4 @@ def at_least_one(name: str, value: int) -> None:
 
 
 _turns = jax.jit(gibbs.turns, static_argnums=3)
+_independent = jax.jit(gibbs.independent, static_argnums=2)
