@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import natgrad
 from natgrad import InputError, config
 from natgrad.core import Pace
 from natgrad.data import load_settings
 from natgrad.layers import generator
+from natgrad.metrics.probing import dense
 from natgrad.models.vae.kind import KIND
 from natgrad.models.vae.spec import Shape
 
@@ -40,21 +42,24 @@ def real(place):
     return str(place / "real.npy")
 
 
+KEPT = SMALL | {"method": "two-step", "refresh": 3, "metric.gradient_decay": 0.5, "recognition.rate": 0.05}
+
+
 @pytest.fixture(scope="module")
 def run(binary, place):
-    """A training with Adam."""
-    return natgrad.train(data=binary, out=place / "whole", epochs=4, seed=1, learning_rate=0.01, **SMALL)
+    """A training in two steps with kept metrics and averaged gradients."""
+    return natgrad.train(data=binary, out=place / "whole", epochs=4, seed=1, **KEPT)
 
 
 def test_a_run_learns_and_says_how_well(run):
     first, last = run.trace[0], run.trace[-1]
     assert last["valid_elbo"] > first["valid_elbo"]
     assert last["valid_elbo"] <= last["valid_ll"] + 0.1
-    assert {"valid_loss", "test_elbo", "test_ll", "test_ll_se", "mc_se", "latent_kl"} <= set(last)
+    assert {"valid_loss", "test_elbo", "test_ll", "test_ll_se", "mc_se", "latent_kl", "step_kl"} <= set(last)
 
 
 def test_a_training_that_is_continued_is_the_same_bit_for_bit(run, binary, place):
-    half = natgrad.train(data=binary, out=place / "half", epochs=2, seed=1, learning_rate=0.01, **SMALL)
+    half = natgrad.train(data=binary, out=place / "half", epochs=2, seed=1, **KEPT)
     done = natgrad.resume(half.folder, epochs=4)
     for one, other in zip(*map(jax.tree.leaves, (done.model.parameters, run.model.parameters)), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -87,34 +92,64 @@ def test_the_trained_model(run):
         model.log_likelihood(rows, samples=0)
 
 
+REAL = {"visible": "gaussian", "data.binarize": "real"}
+FILTERS = {"filters": (3,), "model.filter_width": 3}
+DREAMING = {"objective.generation": "importance", "objective.recognition": "sleep", "samples": 3}
 CASES = {
-    "wake and sleep": {"samples": 3, "objective.generation": "importance", "objective.recognition": "sleep"},
-    "gaussian": {"visible": "gaussian", "data.binarize": "real"},
-    "fixed": {"visible": "gaussian", "data.binarize": "real", "model.deviation": 0.5, "optimizer": "sgd"},
-    "filters": {"filters": (3,), "model.filter_width": 3, "activation": "relu"},
-    "deep": {"layers": (5,) * 12, "activation": "softplus"},
+    "adam": {"layers": (5,) * 12, "activation": "softplus"} | DREAMING,
+    "both": {"method": "natural", "optimizer": "momentum", "activation": "relu"} | FILTERS,
+    "sample space": {"method": "two-step", "solver": "dual", "metric.kl_radius": 0.1} | REAL,
+    "iterations": {"method": "two-step", "metric.adaptive": True} | FILTERS,
+    "in turn": {"method": "two-step", "steps.order": "recognition-first", "steps.repeats": 2} | REAL,
+    "diagonal": {"method": "two-step", "solver": "diagonal", "metric.latent": "prior"},
 }
+
+
+def problem_of(settings, binary, real):
+    chosen = config.resolve(SMALL | {"data": real if "visible" in settings else binary} | settings)
+    dataset = load_settings(chosen.data)
+    fresh = KIND.fresh(generator.key(3), chosen, Shape.of(chosen, dataset))
+    return KIND.problem(generator.key(0), chosen, dataset), fresh
+
+
+def one_step(problem, model):
+    """The state before and after a step, without a folder: a program takes a second to compile."""
+    method = problem.algorithm(None, Pace(10))
+    batch = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
+    state = method.init(generator.key(2), model, batch)
+    return state, *jax.jit(method.step)(generator.key(4), state, batch)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_way_trains_a_step(name, binary, real):
-    """Without a folder, since a program takes a second to compile."""
-    data = real if "data.binarize" in CASES[name] else binary
-    chosen = config.resolve(SMALL | {"data": data} | CASES[name])
-    dataset = load_settings(chosen.data)
-    problem = KIND.problem(generator.key(0), chosen, dataset)
-    fresh = KIND.fresh(generator.key(3), chosen, Shape.of(chosen, dataset))
-    method = problem.algorithm(None, Pace(10))
-    batch = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
-    state = method.init(generator.key(2), fresh, batch)
-    after, info = jax.jit(method.step)(generator.key(4), state, batch)
+    state, after, info = one_step(*problem_of(CASES[name], binary, real))
     assert int(info.result) == 0
+    assert np.isfinite(float(info.value))
     for leaf, was in zip(*map(jax.tree.leaves, (after.model, state.model)), strict=True):
         assert float(jnp.abs(leaf - was).max()) > 0
-    assert np.isfinite(float(info.value))
 
 
+def test_two_steps_solve_the_system_of_each_network_with_its_own_damping_and_rate(binary, real):
+    own = {"generation.rate": 0.3, "recognition.rate": 0.2, "generation.damping": 0.5, "layers": (3,)}
+    settings = {"method": "two-step", "solver": "cg", "metric.iterations": 80, "metric.rows": 0} | own
+    state, after, info = one_step(*problem_of(settings, binary, real))
+    evidence = info.evidence
+    for name, rate, damping in (("generation", 0.3, 0.5), ("recognition", 0.2, 0.2)):
+        operator = evidence[name].factor.operator
+        matrix = np.asarray(jax.jit(dense)(operator))
+        flat = lambda tree, name=name: np.asarray(ravel_pytree(getattr(tree, name))[0])  # noqa: E731
+        solved = np.linalg.solve(matrix + damping * np.eye(len(matrix)), flat(info.gradient))
+        np.testing.assert_allclose(
+            flat(after.model) - flat(state.model), -rate * solved, rtol=1e-3, atol=1e-5
+        )
+
+
+TWO = {"method": "two-step"}
 REFUSED = {
+    "steps.repeats counts steps of the network that moves first": TWO | {"steps.repeats": 2},
+    "metric.solver units needs dense networks": TWO | {"solver": "units", "filters": (2,)},
+    "decides its own steps": TWO | {"metric.adaptive": True, "optimizer": "adam"},
+    "metric.latent is not a setting of the method natural": {"method": "natural", "metric.latent": "prior"},
     "model.deviation is that of Gaussian data": {"model.deviation": 0.5},
     "model.filter_width is the side of filters": {"model.filter_width": 3},
     "objective.generation importance weighs": {"objective.generation": "importance"},

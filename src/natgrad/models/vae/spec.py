@@ -39,7 +39,7 @@ _NaturalRate = with_defaults(sections.Optimizer, learning_rate=0.1)
 _PARTS: dict[str, dict[str, Any]] = {
     "plain": {"optimizer": with_defaults(sections.Optimizer, name="adam", learning_rate=1e-3)},
     "two-step": {
-        "metric": MetricOfEach,
+        "metric": with_defaults(MetricOfEach, iterations=4),
         "generation": NetworkPart,
         "recognition": NetworkPart,
         "steps": Alternation,
