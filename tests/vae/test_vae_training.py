@@ -138,10 +138,9 @@ def test_two_steps_solve_the_system_of_each_network_with_its_own_damping_and_rat
         operator = evidence[name].factor.operator
         matrix = np.asarray(jax.jit(dense)(operator))
         flat = lambda tree, name=name: np.asarray(ravel_pytree(getattr(tree, name))[0])  # noqa: E731
-        solved = np.linalg.solve(matrix + damping * np.eye(len(matrix)), flat(info.gradient))
-        np.testing.assert_allclose(
-            flat(after.model) - flat(state.model), -rate * solved, rtol=1e-3, atol=1e-5
-        )
+        found, right = (flat(state.model) - flat(after.model)) / rate, flat(info.gradient)
+        left = matrix @ found + damping * found - right
+        assert np.linalg.norm(left) < 1.5e-4 * np.linalg.norm(right)  # where the iteration stops: 1e-4
 
 
 TWO = {"method": "two-step"}
