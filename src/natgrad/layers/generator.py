@@ -21,9 +21,9 @@ _GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: consecutive counters start far apar
 _SPLIT, _FOLD = 0x3C6EF372, (0xA54FF53A, 0x510E527F)  # change a key's words where numbers become keys
 
 
-def key(seed: int) -> PRNGKeyArray:
-    """A key whose draws are cheap; split it and fold into it as usual."""
-    return jax.random.key(seed, impl=_MIXER)
+def key(seed: int, kind: str = "mixer") -> PRNGKeyArray:
+    """A key whose draws are cheap, or one of JAX's own (threefry); split it and fold into it as usual."""
+    return jax.random.key(seed, impl={"mixer": _MIXER, "threefry": "threefry2x32"}[kind])
 
 
 def _mix(word: Array) -> Array:

@@ -57,7 +57,7 @@ class Session:
     def __init__(self, settings: Any, dataset: Dataset, progress: TrainingProgress | None = None) -> None:
         check_training(settings, dataset)
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
-        key = generator.key(settings.seed)
+        key = generator.key(settings.seed, settings.training.random)
         self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
         spec = registry.spec_of(settings.model.kind)
         self.kind = registry.resolve_reference(spec.kind)
