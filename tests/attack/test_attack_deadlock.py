@@ -20,7 +20,7 @@ layers, units, solver = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 path = pathlib.Path(tempfile.mkdtemp()) / "d.npy"
 np.save(path, np.random.default_rng(0).integers(0, 2, (300, 40)).astype(np.uint8))
 settings = config.resolve(dict(
-    data=str(path), method="nrws", layers=(units,) * layers, solver=solver, epochs=1, batch_size=16, samples=4,
+    data=str(path), method="nrws", layers=(units,) * layers, solver=solver, epochs=1, batch_size=16, samples=4
 ))
 settings = settings.model_copy(update={"metric": settings.metric.model_copy(update={"rows": 0})})
 session = Session.begin(settings, load(str(path)))
