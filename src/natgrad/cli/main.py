@@ -17,7 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import natgrad
 from natgrad import errors
-from natgrad.cli import commands, kinds, relax, report, resume, runs, settings_help, streams, sweep
+from natgrad.cli import commands, kinds, relax, report, reproduce, resume, runs, settings_help, streams, sweep
 from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.errors import InputError
 
@@ -37,6 +37,7 @@ def command_line() -> App:
     )
     for command in (commands.train, resume.resume, sweep.sweep, report.report, runs.runs, relax.relax):
         app.command(command)
+    app.command(reproduce.reproduce)
     data = App(name="data", help="List, fetch and check data sets.")
     data.command(commands.data_list, name="list")
     data.command(commands.data_get, name="get")

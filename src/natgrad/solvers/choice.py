@@ -2,6 +2,7 @@
 
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.solvers.direct import direct
+from natgrad.solvers.dual import dual
 from natgrad.solvers.shared import shared
 from natgrad.solvers.unit_cg import unit_conjugate_gradient
 from natgrad.solvers.units import Choice, UnitSolver
@@ -23,5 +24,16 @@ def by_refresh(refresh: int, iterations: int) -> Choice:
 
     def choose(blocks: Blocks) -> UnitSolver:
         return usual if isinstance(blocks, UnitBlocks) else dense
+
+    return choose
+
+
+def by_size() -> Choice:
+    """Inverses, of blocks or in sample space, whichever are smaller [nrws sec. 6.1]."""
+    blocks_inverted, rows_inverted = direct(), dual()
+
+    def choose(blocks: Blocks) -> UnitSolver:
+        fewer_rows = isinstance(blocks, UnitBlocks) and blocks.inputs.shape[1] < blocks.size
+        return rows_inverted if fewer_rows else blocks_inverted
 
     return choose

@@ -85,7 +85,11 @@ class SweepPlan(NamedTuple):
 
 def read_plan(file: str | Path, overrides: Mapping[str, Any]) -> SweepPlan:
     """The plan of a file, with settings by short or dotted name over it; every setting is resolved."""
-    tree = config.read_toml(file)
+    return plan_of(config.read_toml(file), overrides)
+
+
+def plan_of(tree: dict[str, Any], overrides: Mapping[str, Any]) -> SweepPlan:
+    """The plan of a file's nested settings, out of which the sweep's own section is taken."""
     section = _section(tree)
     short = names.short_names()
     over = {short.get(name, name): value for name, value in overrides.items()}

@@ -14,19 +14,29 @@ _PATIENCE = 60.0  # seconds that a worker has to save its state when the sweep i
 
 
 class Trial(NamedTuple):
-    """One training of a sweep: its folder's name, its complete config, its candidate's number, its seed."""
+    """One training of a sweep.
+
+    Attributes:
+        name: that of its folder; config: its complete config.
+        candidate: its candidate's number; seed: its seed.
+        shorter: the folder of the same training with fewer epochs, which it continues.
+        evaluate: arguments of the kind's evaluation after the training, if one is wanted.
+    """
 
     name: str
     config: dict[str, Any]
     candidate: int
     seed: int
+    shorter: str | None = None
+    evaluate: dict[str, Any] | None = None
 
 
 class Ending(NamedTuple):
-    """How a trial ended: what went wrong, if something did, and its seconds, if they are known."""
+    """How a trial ended: what went wrong, if something did, its seconds and evaluation, if they are known."""
 
     error: str | None
     seconds: float | None = None
+    evaluated: dict[str, Any] | None = None
 
 
 class Pool:
@@ -76,7 +86,9 @@ class Pool:
         if process is None or process.poll() is not None:
             process = self._start(core)
         self.busy[process] = core, trial
-        job = {"folder": str(self.folder / trial.name), "config": trial.config}
+        job: dict[str, Any] = {"folder": str(self.folder / trial.name), "config": trial.config}
+        job["shorter"] = None if trial.shorter is None else str(self.folder / trial.shorter)
+        job["evaluate"] = trial.evaluate
         if process.stdin is not None and process.stdout is not None:
             self.selector.register(process.stdout, selectors.EVENT_READ, process)
             process.stdin.write(json.dumps(job) + "\n")
@@ -92,7 +104,7 @@ class Pool:
             if line.endswith("\n"):
                 self.idle.append((core, process))
                 answer = json.loads(line)
-                yield trial, Ending(answer["error"], answer.get("seconds"))
+                yield trial, Ending(answer["error"], answer.get("seconds"), answer.get("evaluated"))
             else:
                 code = process.wait()
                 process.stdin.close()

@@ -13,6 +13,7 @@ from natgrad.sweep import plan as plans
 from natgrad.sweep import record as records
 from natgrad.sweep.choice import Results, best_candidates, deciding_row, score
 from natgrad.sweep.claims import claimed, stoppable
+from natgrad.sweep.continued import continued
 from natgrad.sweep.plan import Candidate, SweepPlan, SweepSection
 from natgrad.sweep.pool import Ending, Pool, Trial, cores
 from natgrad.sweep.record import TraceRows, TrialRecord
@@ -86,8 +87,16 @@ def total(plan: SweepPlan) -> int:
 class Sweep:
     """A sweep under way: its candidates so far, and what has become of their trials."""
 
-    def __init__(self, plan: SweepPlan, place: Path, record: TrialRecord, say: Say) -> None:
+    def __init__(
+        self,
+        plan: SweepPlan,
+        place: Path,
+        record: TrialRecord,
+        say: Say,
+        evaluate: dict[str, Any] | None = None,
+    ) -> None:
         self.plan, self.place, self.record, self.say = plan, place, record, say
+        self.evaluate = evaluate  # arguments of the evaluation of every trained model
         self.search, self.candidates = None, plan.candidates
         self.asked: list[Setting] = []  # by a search, for each candidate
         if plan.space:
@@ -148,15 +157,18 @@ class Sweep:
                 yield self._trial(choice.number, seed)
 
     def _trial(self, number: int, seed: int) -> Trial:
-        settings = plans.resolved(self.candidates[number].setting, seed, self.plan.section.seeded)
+        setting = self.candidates[number].setting
+        settings = plans.resolved(setting, seed, self.plan.section.seeded)
         complete = settings.model_dump(mode="json", exclude_none=True)
-        return Trial(plans.name_of(settings), complete, number, seed)
+        shorter = continued(self.place, self.record, setting, seed)
+        return Trial(plans.name_of(settings), complete, number, seed, shorter, self.evaluate)
 
     def _note(self, trial: Trial, ending: Ending) -> None:
         """Write down how a trial ended."""
         found: dict[str, Any] = {"error": ending.error}
         if ending.error is None:
             found = {"rows": records.compared_figures(folder.trace(self.place / trial.name))}
+            found |= {"evaluated": ending.evaluated} if ending.evaluated is not None else {}
         candidate = self.candidates[trial.candidate]
         self.record.add(candidate, trial.seed, found | {"wall_seconds": ending.seconds})
         self._settle(trial)

@@ -30,8 +30,10 @@ def values_of(name: str, value: Any) -> list[Any] | None:
     >>> values_of("seed", [1, 2]), values_of("model.layers", [8, 4]), values_of("model.layers", [[8, 4], [9]])
     ([1, 2], None, [[8, 4], [9]])
     """
+    if not isinstance(value, list):
+        return None
     own = names.depths().get(name, 0)
-    if not isinstance(value, list) or _depth(value) <= own:
+    if _depth(value) <= own:
         return None
     if not value:
         raise InputError(

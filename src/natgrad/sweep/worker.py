@@ -13,6 +13,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from natgrad.records.folder import json_line
+
 
 class Orphan:
     """A watcher of a training that stops it when the sweep has gone."""
@@ -30,30 +32,52 @@ class Orphan:
         """Nothing to do: the row is in the trace."""
 
 
-def train_trial(folder: Path, settings: dict[str, Any]) -> None:
-    """Train a trial, or continue it where it was left."""
+def train_trial(folder: Path, settings: dict[str, Any], shorter: Path | None = None) -> None:
+    """Train a trial, or continue it where it or a shorter training of the same settings was left."""
     from natgrad import config
     from natgrad.training import run as training
 
-    if (folder / "config.toml").exists():
-        training.resume_run(folder, watch=Orphan())
-        return
-    shutil.rmtree(folder, ignore_errors=True)  # killed before its config was written
-    training.run_config(config.validate(settings), out=folder, watch=Orphan())
+    if not (folder / "config.toml").exists():
+        shutil.rmtree(folder, ignore_errors=True)  # killed before its config was written
+        if shorter is None:
+            training.run_config(config.validate(settings), out=folder, watch=Orphan())
+            return
+        _copied(shorter, folder)
+    training.resume_run(folder, epochs=settings["training"]["epochs"], watch=Orphan())
 
 
-def attempt(folder: str, settings: dict[str, Any]) -> str | None:
-    """Train a trial; what went wrong, if something did, in one sentence."""
+def _copied(folder: Path, copy: Path) -> None:
+    """A copy of a run that is there as a whole or not at all."""
+    part = copy.with_name(f".{copy.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.copytree(folder, part)
+    part.rename(copy)
+
+
+def evaluation_of(folder: Path, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What the kind's own command says of a trained model."""
+    from natgrad.models import registry
+
+    evaluate: Any = registry.resolve_reference(registry.spec_of(kind).commands["evaluate"])
+    return {name: value for name, value in evaluate(folder, **arguments).items() if name != "run"}
+
+
+def attempt(job: dict[str, Any]) -> dict[str, Any]:
+    """Train a trial, and evaluate it if asked to; what went wrong, if something did, in one sentence."""
     from natgrad.errors import InputError
 
+    folder, settings = Path(job["folder"]), job["config"]
+    shorter = None if job.get("shorter") is None else Path(job["shorter"])
     try:
-        train_trial(Path(folder), settings)
+        train_trial(folder, settings, shorter)
+        if job.get("evaluate") is None:
+            return {"error": None}
+        return {"error": None, "evaluated": evaluation_of(folder, settings["model"]["kind"], job["evaluate"])}
     except InputError as error:
-        return str(error)
+        return {"error": str(error)}
     except Exception as error:
         traceback.print_exc()
-        return f"{type(error).__name__}: {error}".splitlines()[0]
-    return None
+        return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
 
 def _serve() -> None:
@@ -65,8 +89,8 @@ def _serve() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         began = time.perf_counter()
-        error = attempt(job["folder"], job["config"])
-        answers.write(json.dumps({"error": error, "seconds": round(time.perf_counter() - began, 1)}) + "\n")
+        answer = attempt(job) | {"seconds": round(time.perf_counter() - began, 1)}
+        answers.write(json_line(answer) + "\n")
         answers.flush()
 
 

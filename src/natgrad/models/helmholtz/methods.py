@@ -14,7 +14,7 @@ from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import Helmholtz, biases
 from natgrad.models.helmholtz.objectives import bidirectional, reweighted, wake_sleep
 from natgrad.models.helmholtz.phases import sleep_only
-from natgrad.solvers.choice import always, by_refresh
+from natgrad.solvers.choice import always, by_refresh, by_size
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
@@ -67,6 +67,7 @@ _SOLVERS: dict[str, Callable[[int, int], Choice]] = {
     "auto": by_refresh,
     "direct": lambda refresh, iterations: always(direct()),
     "dual": lambda refresh, iterations: always(dual()),
+    "exact": lambda refresh, iterations: by_size(),
     "shared": lambda refresh, iterations: always(shared()),
     "cg": lambda refresh, iterations: always(unit_conjugate_gradient(iterations)),
     "diagonal": lambda refresh, iterations: always(diagonal()),

@@ -108,9 +108,10 @@ class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, BlockSam
 class BlockMetric(sections.Iterative, Diagonal):
     """A Fisher metric with a block for every unit."""
 
-    solver: Literal["auto", "direct", "dual", "shared", "cg", "diagonal"] = setting(
+    solver: Literal["auto", "direct", "dual", "exact", "shared", "cg", "diagonal"] = setting(
         "auto",
-        "How blocks are solved: direct, dual exactly; auto, shared, cg nearly; diagonal drops the rest.",
+        "How blocks are solved: direct, dual exactly, or exact, the smaller of both; auto, shared, cg "
+        "nearly; diagonal drops the rest.",
     )
 
     @model_validator(mode="after")
