@@ -22,6 +22,7 @@ import natgrad
 from cases import machine
 from natgrad import config
 from natgrad.cli import main, tensorboard
+from natgrad.cli.reproduce import reproduce as reproduce_command
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -31,6 +32,9 @@ from natgrad.records import folder, lock
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
+from natgrad.reproduce.files import read_reproduction
+from natgrad.reproduce.limits import Budget
+from natgrad.reproduce.plans import plan_for, with_data
 from natgrad.sweep import sweep
 from natgrad.sweep.search import SettingSearch
 from natgrad.training import resume as start
@@ -279,6 +283,12 @@ def no_optuna(scene):
     return said(lambda: SettingSearch({"a": [1]}, 0, scene.here / "search.jsonl"))
 
 
+def missing_data(scene):
+    for name in ("NATGRAD_DATA", "NATGRAD_CACHE"):
+        scene.patch.setenv(name, str(scene.here))
+    return said(lambda: with_data(plan_for(read_reproduction("table6"), 1, [0])))
+
+
 def narrow_features(scene):
     fitted = estimators.HelmholtzMachine()
     fitted.model_ = natgrad.load(scene.trained).model
@@ -378,6 +388,15 @@ TRIGGERS = {
         two_sweeps,
         two_sweeps_with_a_record,
         lambda scene: said(lambda: sweep(scene.file("s.toml"), workers=0)),
+    ],
+    "reproduce.md": [
+        lambda scene: said(lambda: read_reproduction("tabel1")),
+        lambda scene: said(reproduce_command),
+        lambda scene: said(Budget(minutes=1, epochs=1).checked),
+        lambda scene: said(Budget(minutes=0).checked),
+        lambda scene: said(Budget(seeds=0).checked),
+        lambda scene: said(lambda: read_reproduction(scene.file("s.toml", "epochs = 1"))),
+        missing_data,
     ],
     "sklearn.md": [
         lambda scene: said(lambda: estimators.HelmholtzMachine().fit(2 * np.eye(3))),

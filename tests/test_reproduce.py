@@ -135,7 +135,7 @@ def test_every_setting_of_the_package_resolves(name):
 
 def test_claimed_stands_beside_obtained(own):
     said = []
-    found = run.reproduce(own, Budget(epochs=5, seeds=3, workers=2), say=said.append)
+    found = run.reproduce_paper(own, Budget(epochs=5, seeds=3, workers=2), say=said.append)
     lines = table(found)
     assert lines["RWS"]["obtained"] == pytest.approx(-0.1)  # of the final evaluation
     assert (lines["RWS"]["claimed"], lines["RWS"]["seeds"], lines["RWS"]["epochs"]) == (-0.2, 3, 5)
@@ -152,15 +152,15 @@ def test_claimed_stands_beside_obtained(own):
 
 
 def test_more_seeds_and_epochs_add_to_the_record(own):
-    first = run.reproduce(own, Budget(epochs=2))
+    first = run.reproduce_paper(own, Budget(epochs=2))
     assert table(first)["RWS"]["seeds"] == 1
     assert table(first)["RWS"]["error"] == pytest.approx(0.01)
     done = len(record())
-    again = run.reproduce(own, Budget(epochs=2, seeds=2))
+    again = run.reproduce_paper(own, Budget(epochs=2, seeds=2))
     assert table(again)["RWS"]["seeds"] == 2
     kept = [line for line in record()[done:] if "rows" in line]
     assert [(line["variant"], line["seed"]) for line in kept] == [("RWS", 1), ("NRWS", 1)]
-    longer = run.reproduce(own, Budget(epochs=4))
+    longer = run.reproduce_paper(own, Budget(epochs=4))
     assert (table(longer)["RWS"]["epochs"], table(longer)["RWS"]["seeds"]) == (4, 1)
     trained = {
         line["seed"]
@@ -172,26 +172,26 @@ def test_more_seeds_and_epochs_add_to_the_record(own):
     said = {folder.name: (folder / "config.toml").read_text() for folder in folders}
     assert sorted(said.values())[0] == ""
     assert Path(sorted(said.values())[1]).name in said  # the longer one was told of the shorter
-    shown = table(run.reproduce(own, Budget(epochs=2)))
+    shown = table(run.reproduce_paper(own, Budget(epochs=2)))
     assert shown["RWS"]["epochs"] == 4  # the longest that there is
 
 
 def test_minutes_become_epochs_and_stay_the_same(own):
     said = []
-    found = run.reproduce(own, Budget(minutes=0.5, workers=1), say=said.append)
+    found = run.reproduce_paper(own, Budget(minutes=0.5, workers=1), say=said.append)
     assert found["trained_epochs"] == 1
     Path("own.toml").write_text(OWN.replace("[0.1, 0.2, 0.3]", "[0.1, 0.3]"))
-    found = run.reproduce(own, Budget(minutes=2, workers=1), say=said.append)
+    found = run.reproduce_paper(own, Budget(minutes=2, workers=1), say=said.append)
     assert found["trained_epochs"] == 5  # three trials of 6 s an epoch: 6.7 epochs, a round number
     before = len(record())
-    assert run.reproduce(own, Budget(minutes=2, workers=1))["trained_epochs"] == 5
+    assert run.reproduce_paper(own, Budget(minutes=2, workers=1))["trained_epochs"] == 5
     assert len(record()) == before
     assert "5 epochs of the paper's 10: about 2 minutes" in said
 
 
 def test_short_trainings_are_not_evaluated_with_many_samples(own):
     Path("own.toml").write_text(OWN.replace("epochs = 10", "epochs = 100"))
-    found = run.reproduce(own, Budget(epochs=5))
+    found = run.reproduce_paper(own, Budget(epochs=5))
     assert all("evaluated" not in line for line in record())
     assert table(found)["RWS"]["obtained"] == pytest.approx(-0.2)  # the last row of the trace
 
@@ -201,7 +201,7 @@ def test_data_that_are_missing_are_said_first(own, monkeypatch):
     monkeypatch.setenv("NATGRAD_CACHE", str(Path.cwd()))
     said = []
     Path("own.toml").write_text(OWN.replace('name = "NRWS"', 'name = "NRWS"\ndata.name = "frey-faces"'))
-    found = run.reproduce(own, Budget(epochs=1), say=said.append)
+    found = run.reproduce_paper(own, Budget(epochs=1), say=said.append)
     assert said[0].startswith(
         "not trained are NRWS: without the data file faces/frey_faces.npz, which is not"
     )
@@ -209,7 +209,7 @@ def test_data_that_are_missing_are_said_first(own, monkeypatch):
     assert found["comparisons"][0]["verdict"] == "not run"
     Path("own.toml").write_text(OWN.replace('data.name = "digits"', 'data.name = "toronto-faces"'))
     with pytest.raises(InputError, match=r"expected the data file faces/TFD_48x48.mat, .* put it under that"):
-        run.reproduce(own, Budget(epochs=1))
+        run.reproduce_paper(own, Budget(epochs=1))
 
 
 def test_the_command_shows_people_and_machines_the_same(own, capsys):
@@ -234,7 +234,7 @@ def test_a_dry_run_trains_nothing_and_estimates(own, capsys):
     assert found["minutes"] is None  # nobody knows how long NRWS takes
     assert not Path("reproductions").exists()
     Path("own.toml").write_text(OWN.replace("[0.1, 0.2, 0.3]", "[0.1, 0.3]"))
-    run.reproduce(own, Budget(epochs=1))
+    run.reproduce_paper(own, Budget(epochs=1))
     found = run.reproduction_preview(own, Budget(epochs=5, workers=1))
     assert found["minutes"] == 1.5
     assert found["trials"][0]["measured"]
@@ -253,7 +253,7 @@ def test_the_list_has_every_reproduction(capsys):
     [
         (["tabel1"], "unknown reproduction 'tabel1'; did you mean 'table1'"),
         (["table1", "--minutes", "3", "--epochs", "2"], "expected --minutes or --epochs, got both; give one"),
-        (["table1", "--seeds", "0"], "seeds: expected more than 0, got 0"),
+        (["table1", "--seeds", "0"], "seeds: expected at least 1, got 0"),
         (["table1", "--minutes", "-1"], "minutes: expected more than 0, got -1"),
         ([], "expected the name of a reproduction, got none; natgrad reproduce --list shows them"),
         (["none.toml"], "cannot read the config file none.toml: No such file"),
@@ -316,12 +316,12 @@ def test_a_longer_reproduction_continues_and_has_the_bits_of_one_that_never_stop
     monkeypatch.chdir(tmp_path)
     text = OWN.replace("[0.1, 0.2, 0.3]", '0.1\noptimizer.schedule = "cosine"')
     Path("own.toml").write_text(text)
-    short = run.reproduce("own.toml", Budget(epochs=1, workers=1))
+    short = run.reproduce_paper("own.toml", Budget(epochs=1, workers=1))
     assert {line["verdict"] for line in short["lines"]} == {"worse, with 1 of 10 epochs"}
     assert all(line["evaluated"]["samples"] == 20 for line in record())
-    run.reproduce("own.toml", Budget(epochs=3, workers=1))
+    run.reproduce_paper("own.toml", Budget(epochs=3, workers=1))
     whole = Path("reproductions/whole")
-    run.reproduce("own.toml", Budget(epochs=3, workers=1), out=whole)
+    run.reproduce_paper("own.toml", Budget(epochs=3, workers=1), out=whole)
     continued, alone = record()[2:], record("whole")
     assert [line["settings"]["training.epochs"] for line in continued] == [3, 3]
     for one, two in zip(continued, alone, strict=True):

@@ -13,7 +13,7 @@ from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.objectives import reweighted
 from natgrad.solvers import unit_cg
-from natgrad.solvers.choice import always, by_refresh
+from natgrad.solvers.choice import always, by_refresh, by_size
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
 from natgrad.solvers.dual import dual
@@ -286,6 +286,8 @@ def test_automatic_choice():
     assert by_refresh(100, 3)(tall).name == by_refresh(100, 3)(wide).name == "shared"
     assert by_refresh(1, 3)(DenseBlocks(dense(tall))).name == "direct"
     assert always(diagonal())(tall).name == "diagonal"
+    assert (by_size()(tall).name, by_size()(wide).name) == ("direct", "dual")
+    assert by_size()(DenseBlocks(dense(wide))).name == "direct"
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 10))])

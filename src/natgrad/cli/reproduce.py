@@ -49,7 +49,7 @@ def reproduce(
         asked = reproductions.reproduction_preview(name, budget, out=out)
         return commands._print(asked, json=json, title=name, show=_show_preview)
     say = None if quiet else lambda line: print(line, file=sys.stderr, flush=True)
-    found = reproductions.reproduce(name, budget, out=out, say=say)
+    found = reproductions.reproduce_paper(name, budget, out=out, say=say)
     commands._print(found, json=json, title=name, show=_show)
     if found["failed"]:
         sys.exit(1)

@@ -47,4 +47,5 @@ def epochs_within(minutes: float, seconds: float, workers: int, most: int) -> in
     if free >= most:
         return most
     powers = range(math.floor(math.log10(max(free, 1))) + 1)
-    return max(1, *(int(part * 10**power) for power in powers for part in ROUND if part * 10**power <= free))
+    round_ones = (int(part * 10**power) for power in powers for part in ROUND if part * 10**power <= free)
+    return max([1, *round_ones])

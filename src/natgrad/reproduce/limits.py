@@ -1,8 +1,9 @@
 """How much a reproduction may take: what its command is asked."""
 
+import math
 from dataclasses import dataclass
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 
 MINUTES = 60.0  # where neither minutes nor epochs are given
 
@@ -28,10 +29,10 @@ class Budget:
         """The same, unless it has two limits or numbers that make no training."""
         if self.minutes is not None and self.epochs is not None:
             raise InputError("expected --minutes or --epochs, got both; give one")
-        for name in ("minutes", "epochs", "seeds", "workers"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name}: expected more than 0, got {value}")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise InputError(f"minutes: expected more than 0, got {self.minutes:g}")
+        given = {"epochs": self.epochs, "seeds": self.seeds, "workers": self.workers}
+        check_counts(**{name: value for name, value in given.items() if value is not None})
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""`reproduce`: train what a paper's table or figure needs, as far as a budget goes, and compare."""
+"""`reproduce_paper`: train what a paper's table or figure needs, as far as a budget goes, and compare."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from natgrad.sweep.run import Say, Sweep, untrained
 EVALUATED = 10  # a training of at least the paper's epochs by this number is evaluated with many samples
 
 
-def reproduce(
+def reproduce_paper(
     name: str | Path,
     budget: Budget = Budget(),  # noqa: B008
     *,

@@ -14,7 +14,7 @@ from natgrad.models import registry
 from natgrad.sweep.choice import deciding_row, is_number
 from natgrad.sweep.plan import SweepSection
 
-ERRORS = 2.0  # within so many of them two figures agree
+ERRORS_APART = 2.0  # within so many of them two figures agree
 
 
 class Obtained(NamedTuple):
@@ -58,14 +58,14 @@ def judged_claim(claimed: float | None, column: str, found: Obtained, epochs: in
     if column.endswith("seconds"):
         return "other computers"
     short = f", with {found.epochs} of {epochs} epochs" if found.epochs < epochs else ""
-    return _side(found.value - claimed, ERRORS * found.error, column) + short
+    return _side(found.value - claimed, ERRORS_APART * found.error, column) + short
 
 
 def judged_comparison(better: Obtained, worse: Obtained, column: str) -> str:
     """What two figures say of a claim that one variant ends better than the other."""
     if better.value is None or worse.value is None:
         return "not obtained"
-    margin = ERRORS * math.hypot(better.error, worse.error)
+    margin = ERRORS_APART * math.hypot(better.error, worse.error)
     said = {"better": "holds", "worse": "does not hold", "agrees": "undecided, within two errors"}
     return said[_side(better.value - worse.value, margin, column)]
 
