@@ -59,6 +59,7 @@ name = "NRWS"
 method = "nrws"
 learning_rate = [0.1, 0.2, 0.3]
 """
+FALLING = 'optimizer.schedule = "cosine"'
 FAKE = """
 import json, os, sys
 from pathlib import Path
@@ -311,10 +312,11 @@ def test_the_error_is_of_rows_and_seeds():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_longer_reproduction_continues_and_has_the_bits_of_one_that_never_stopped(tmp_path, monkeypatch):
     """On digits, with real trainings and evaluations: a constant rate continues, a schedule starts again."""
     monkeypatch.chdir(tmp_path)
-    text = OWN.replace("[0.1, 0.2, 0.3]", '0.1\noptimizer.schedule = "cosine"')
+    text = OWN.replace('"nrws"\nlearning_rate = [0.1, 0.2, 0.3]', '"rws"\nlearning_rate = 0.2\n' + FALLING)
     Path("own.toml").write_text(text)
     short = run.reproduce_paper("own.toml", Budget(epochs=1, workers=1))
     assert {line["verdict"] for line in short["lines"]} == {"worse, with 1 of 10 epochs"}

@@ -237,6 +237,7 @@ class Problem(NamedTuple):
         operations: about how many a step takes in a stage; 0 where they are too few to matter.
         ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`: how far losses
             may rise above the first one; by default by as much as that is itself.
+        independent: the same of a model of independent values: a training above it hardly learns.
         pictures: what the state looks like, by caption.
         replaceable: what `algorithm` is made of beside the config and a program may replace, such as
             functions found in a table.
@@ -252,6 +253,7 @@ class Problem(NamedTuple):
     stages: tuple[tuple[int, Any], ...] = ((0, None),)
     operations: Callable[[Any], int] = lambda stage: 0
     ignorance: float = 0.0
+    independent: float = float("inf")
     pictures: Callable[[State], dict[str, Sheet]] = lambda state: {}
     replaceable: Hashable = ()
     facts: Callable[[Info], dict[str, Any]] = lambda info: {}

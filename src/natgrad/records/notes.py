@@ -24,6 +24,7 @@ class TrainingProgress(BaseModel):
         lowest: the lowest mean loss of a chunk; jump: by how much a sound chunk may exceed it.
         divergences: how often the training went back, each time with a smaller step.
         diverged: whether it was given up for that.
+        doubted: whether its user was told that it hardly learns.
         seconds: seconds of training.
     """
 
@@ -39,6 +40,7 @@ class TrainingProgress(BaseModel):
     jump: Loss = math.inf
     divergences: int = Field(0, ge=0, le=100)
     diverged: bool = False
+    doubted: bool = False
     seconds: float = Field(0.0, ge=0)
 
 

@@ -29,6 +29,7 @@ from natgrad.training.checks import check_training, chunk_end
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound
 from natgrad.training.compile import compiled, program_key
 from natgrad.training.first import FirstState
+from natgrad.training.learning import learning_doubt, note_doubt
 from natgrad.training.signals import Interrupted, Stop
 from natgrad.training.watcher import Watcher
 
@@ -149,6 +150,7 @@ class Session:
                 loss = float(self.totals.value) / max(int(self.totals.taken), 1)
                 watch.advanced(epoch * self.per_epoch + end, self.total, loss)
             self._heed(place, stop)
+        note_doubt(place, at, self.steps, self.problem.independent)
 
     def _chunk(self, order: jax.Array, start: int, end: int) -> bool:
         """Take the steps of a chunk, and keep them if they are sound."""
@@ -250,7 +252,9 @@ class Session:
 
     def _named(self, place: Path) -> dict[str, Any]:
         named = {"run": str(place), "method": self.settings.method, "data": self.dataset.name}
-        return named | {"compile_seconds": round(self.compile_seconds, 3)}
+        doubt = learning_doubt(self.progress, self.steps, self.problem.independent)
+        named |= {"compile_seconds": round(self.compile_seconds, 3)}
+        return named | ({"warning": doubt} if doubt else {})
 
     def _compare(self, loss: float) -> None:
         """Keep the best model for early stopping."""

@@ -12,6 +12,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.core import Info, Kind, Panel, Problem, Sheet, State
 from natgrad.data import Dataset, batches
+from natgrad.data.independent import independent_loss
 from natgrad.evaluate.panels import reconstructions
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS, Coding
@@ -54,6 +55,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         rate=lambda pace: methods.rate_of(settings, pace),
         operations=partial(_operations, settings, dataset.visible),
         ignorance=dataset.visible * math.log(2),
+        independent=independent_loss(dataset),
         measure=lambda state: monitor.measure(state.used),
         pictures=lambda state: _pictures(state, dataset.image_shape),
         replaceable=methods.sources_of(settings),

@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 from natgrad.core import Kind, Model, Panel, Problem
 from natgrad.data import Dataset
+from natgrad.data.independent import class_loss, independent_loss
 from natgrad.errors import InputError
 from natgrad.evaluate.panels import reconstructions
 from natgrad.layers.convolution import convolutional, fresh_convolutional
@@ -123,7 +124,17 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
         ignorance=error_measure.ignorance(shape.outputs),
+        independent=_independent(chosen, dataset),
         measure=lambda state: error_measure.measure(task, state.used, **parts),
+    )
+
+
+def _independent(chosen: Any, dataset: Dataset) -> float:
+    """The loss of a network that says the classes' frequencies, or the mean row; of numbers none is known."""
+    if chosen.output == "softmax" and dataset.labels is not None:
+        return class_loss(dataset.labels["train"])
+    return (
+        independent_loss(dataset) if chosen.output == "sigmoid" and chosen.kind == "autoencoder" else math.inf
     )
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.core import Kind, Problem, Sheet, State
 from natgrad.data import Dataset, batches
+from natgrad.data.independent import independent_loss
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.rbm import methods
 from natgrad.models.rbm.distance import distances
@@ -47,9 +48,16 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, dataset.visible),
         ignorance=dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5),
+        independent=_independent(settings, dataset),
         measure=lambda state: held_out.measure(state.used) | _from_identity(settings, state),
         pictures=lambda state: _pictures(settings, state, dataset.image_shape),
     )
+
+
+def _independent(settings: Any, dataset: Dataset) -> float:
+    """The loss of independent units, and also their pseudo-likelihood; a penalty has another unit."""
+    judged = settings.model.visible == "bernoulli" and settings.method != "penalty"
+    return independent_loss(dataset) if judged else math.inf
 
 
 def data_bias(settings: Any, shape: Shape) -> np.ndarray:
