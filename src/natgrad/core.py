@@ -236,8 +236,7 @@ class Problem(NamedTuple):
         measure: what a row of the trace says of a state; always `valid_loss`.
         operations: about how many a step takes in a stage; 0 where they are too few to matter.
         ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`: how far losses
-            may rise above the first one; by default by as much as that is itself.
-        independent: the same of a model of independent values: a training above it hardly learns.
+            may rise above the first one, by default as far as that; independent: that of independent values.
         pictures: what the state looks like, by caption.
         replaceable: what `algorithm` is made of beside the config and a program may replace, such as
             functions found in a table.

@@ -3,7 +3,6 @@
 from typing import Any
 
 from natgrad.data import Dataset
-from natgrad.devices import memory_bytes
 from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.records.notes import TrainingProgress, next_copy
@@ -29,6 +28,8 @@ def check_training(settings: Any, dataset: Dataset) -> None:
 
 def check_weights(number: int, *, bytes_each: int = 4) -> None:
     """Refuse a model with so many weights that they alone fill the memory."""
+    from natgrad.devices import memory_bytes  # with JAX, which a sweep does without until it trains
+
     needed, memory = bytes_each * number, memory_bytes()
     if needed > memory:
         raise InputError(
