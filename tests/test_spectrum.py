@@ -6,6 +6,7 @@ import pytest
 
 import cases
 from natgrad.errors import InputError
+from natgrad.evaluate import spectra as shared
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.models.helmholtz import spectrum
 
@@ -30,18 +31,18 @@ def test_every_parameter_is_in_one_block(model, stacks):
 def test_blocks_of_the_prior_are_its_variances(model, stacks):
     p = 1 / (1 + np.exp(-np.asarray(model.prior)))
     np.testing.assert_allclose(stacks["prior"][0].dense(), (p * (1 - p))[:, None, None], rtol=1e-12)
-    np.testing.assert_allclose(spectrum.spectra(stacks["prior"])[0], (p * (1 - p))[:, None], rtol=1e-12)
+    np.testing.assert_allclose(shared.spectra(stacks["prior"])[0], (p * (1 - p))[:, None], rtol=1e-12)
 
 
 def test_spectra_are_the_eigenvalues_of_the_blocks(stacks):
-    for blocks, values in zip(stacks["generation"], spectrum.spectra(stacks["generation"]), strict=True):
+    for blocks, values in zip(stacks["generation"], shared.spectra(stacks["generation"]), strict=True):
         for block, found in zip(np.asarray(blocks.dense()), values, strict=True):
             np.testing.assert_allclose(found, np.linalg.eigvalsh(block)[::-1], atol=1e-12)
 
 
 def test_the_table_has_the_prior_as_the_top_layer(model, stacks):
-    values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
-    rows = spectrum.table(stacks, values, damping=0.1, count=1000)
+    values = {name: shared.spectra(stack) for name, stack in stacks.items()}
+    rows = shared.table(spectrum.PICTURED, stacks, values, damping=0.1, count=1000)
     assert [(row["network"], row["layer"], row["units"], row["block"]) for row in rows] == [
         ("generation", 0, 4, 4),
         ("generation", 1, 3, 3),
@@ -58,8 +59,9 @@ def test_the_table_has_the_prior_as_the_top_layer(model, stacks):
 
 def test_the_picture_shows_the_prior(stacks, tmp_path, monkeypatch):
     shown = []
-    monkeypatch.setattr(spectrum, "save_figure", lambda path, figure: shown.append(figure))
-    spectrum.picture(tmp_path / "a.png", stacks, {name: spectrum.spectra(s) for name, s in stacks.items()})
+    monkeypatch.setattr(shared, "save_figure", lambda path, figure: shown.append(figure))
+    values = {name: shared.spectra(s) for name, s in stacks.items()}
+    shared.picture(tmp_path / "a.png", spectrum.PICTURED, stacks, values)
     structure, recognition, curves, _ = shown[0].axes
     assert [text.get_text() for text in structure.texts] == ["layer 0", "layer 1", "prior"]
     assert [text.get_text() for text in recognition.texts] == ["layer 0", "layer 1"]
@@ -71,11 +73,11 @@ def test_the_picture_shows_the_prior(stacks, tmp_path, monkeypatch):
 
 
 def test_unwritable_pictures_are_said(stacks, tmp_path):
-    values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
-    spectrum.picture(tmp_path / "a.png", stacks, values)
+    values = {name: shared.spectra(stack) for name, stack in stacks.items()}
+    shared.picture(tmp_path / "a.png", spectrum.PICTURED, stacks, values)
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
     with pytest.raises(InputError, match=r"cannot write the picture .*none/a.png: .*; give a file"):
-        spectrum.picture(tmp_path / "none" / "a.png", stacks, values)
+        shared.picture(tmp_path / "none" / "a.png", spectrum.PICTURED, stacks, values)
 
 
 def test_units_without_inputs_have_a_bias():

@@ -22,10 +22,11 @@ from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.helmholtz import exact, kind, measure, methods
 from natgrad.models.helmholtz import normalizer as bidirectional
-from natgrad.models.helmholtz.measure import evaluate_run, fisher_run, sample_run
+from natgrad.models.helmholtz.measure import evaluate_run, fisher_run
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.models.registry import Shape
 from natgrad.training import run as training
+from natgrad.training.shown import sample_run
 from trainings import parameters, timeless
 
 SETTINGS = {

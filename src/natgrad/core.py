@@ -7,11 +7,10 @@ first, then what is carried, then the model, then the data. A model is a frozen 
 leaves are exactly its trainable arrays, so that a gradient has the model's own type. Every
 gradient is of a loss to be *minimized*. Steps are pure and never jit themselves.
 
-Settings, and what else the command line needs to know of a kind of model without importing JAX, are
-in its `Spec` (`natgrad.models.registry`).
+Settings, and what else is known of a kind without JAX, are in its `Spec` (`natgrad.models.registry`).
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -214,11 +213,18 @@ class Sheet(NamedTuple):
     columns: int | None = None
 
 
+class PointMap(NamedTuple):
+    """Points of a plane, and the class of each where classes are known; the origin is where circles are."""
+
+    points: Any  # [point, 2]
+    classes: Any = None  # [point], whole numbers
+
+
 class Panel(NamedTuple):
-    """A section of a report: a sentence, and sheets by their captions."""
+    """A section of a report: a sentence, and sheets or maps by their captions."""
 
     text: str
-    sheets: dict[str, Sheet]
+    sheets: Mapping[str, Sheet | PointMap]
 
 
 class Problem(NamedTuple):
@@ -227,9 +233,8 @@ class Problem(NamedTuple):
     Attributes:
         rows: what batches are drawn from, on the device; number: how many of them make an epoch.
         draw: (key, rows, order, position): batch number `position` of an epoch's order.
-        stages: ((epoch, stage), ...): what changes at which epoch, such as the number of samples; the first
-            is from epoch 0. A stage is whatever `algorithm` understands; losses of two stages are not
-            compared.
+        stages: ((epoch, stage), ...): what changes at which epoch, the first at 0, such as the sample number;
+            a stage is whatever `algorithm` understands. Losses of two stages are not compared.
         algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
             programs are shared between trainings that have these, and `replaceable`, in common.
         rate: the learning rate of a pace, as a function of the step, for the reader.
@@ -265,8 +270,7 @@ class Kind(NamedTuple):
         fresh: (key, config, shape): a new model; `shape` is what the data decide, the spec's `shape`. Its
             program is shared like that of `Problem.algorithm`.
         problem: (key, config, dataset): what a session trains; the key is that of evaluations.
-        trained: (config, shape, model, carry): what a user gets; `carry` holds the objective's arrays by
-            name.
+        trained: (config, shape, model, carry): what a user gets; `carry`: the objective's arrays by name.
         panels: (run, dataset): sections of the report, by title.
     """
 
@@ -290,11 +294,7 @@ def stateless(
 ) -> Objective:
     """An objective that carries nothing between steps."""
 
-    def init(key: PRNGKeyArray, model: Model, batch: Batch) -> Carry:
-        del key, model, batch
-        return ()
-
     def with_carry(key: PRNGKeyArray, carry: Carry, model: Model, batch: Batch) -> tuple[Estimate, Carry]:
         return estimate(key, model, batch), carry
 
-    return Objective(init, with_carry, revalue)
+    return Objective(lambda key, model, batch: (), with_carry, revalue)

@@ -1,11 +1,13 @@
-"""Pictures of completions (given | masked | completions | mean) and of reconstructions (given | mean)."""
+"""Completions of rows whose part is hidden, and pictures of them and of reconstructions."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from natgrad.errors import InputError
 from natgrad.evaluate.pictures import grid, save_figure
 
 HIDDEN = (0.45, 0.6, 0.8)  # the color of a pixel that is not known
@@ -13,7 +15,33 @@ HIDDEN = (0.45, 0.6, 0.8)  # the color of a pixel that is not known
 _Shape = tuple[int, int] | None
 
 
-def save_completions(path: Path, rows: np.ndarray, hide: np.ndarray, done: Any, shape: _Shape) -> None:
+class Completions(NamedTuple):
+    """Completions of rows: `samples` and the means they were drawn from, [row, number, visible].
+
+    `moved` is the share of steps in which the hidden state of a row's chains changed.
+    """
+
+    samples: np.ndarray
+    means: np.ndarray
+    moved: np.ndarray
+
+
+def checked_mask(mask: np.ndarray, rows: int, visible: int) -> NDArray[np.bool_]:
+    """A mask for every row, [row, visible], from one for all or one for each; true where hidden."""
+    hide = np.asarray(mask)
+    if hide.shape not in ((visible,), (rows, visible)) or not np.isin(hide, (0, 1)).all():
+        raise InputError(
+            f"expected a mask of {visible} values, true where a pixel is hidden, "
+            f"got shape {hide.shape} of {hide.dtype}; give one mask for all rows or one for each"
+        )
+    if not hide.any():
+        raise InputError("expected a mask that hides at least one pixel, got none; there is nothing to draw")
+    return np.broadcast_to(hide.astype(bool), (rows, visible))
+
+
+def save_completions(
+    path: Path, rows: np.ndarray, hide: np.ndarray, done: Completions, shape: _Shape
+) -> None:
     """One line per row: the image, its known part, every completion, the mean of their pixel means."""
     number = done.samples.shape[1]
     means = done.means.mean(axis=1, keepdims=True)

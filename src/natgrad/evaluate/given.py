@@ -1,7 +1,7 @@
-"""From what a user gives to binary rows and a mask: `test:12`, `image.npy`, `image.png`; `left`, `mask.npy`.
+"""From what a user gives to rows and a mask: `test:12`, `image.npy`, `image.png`; `left`, `mask.npy`.
 
-Grey values are rounded: what is known of an image is 0 or 1. A mask is true (or white) where a pixel is
-hidden.
+Gray values are rounded: what is known of an image is 0 or 1, unless the run's data are real numbers. A mask
+is true (or white) where a pixel is hidden.
 """
 
 import re
@@ -28,7 +28,12 @@ class GivenImages(NamedTuple):
     visible: int
     image_shape: tuple[int, int] | None
 
-    def rows(self, given: str) -> NDArray[np.uint8]:
+    @property
+    def real(self) -> bool:
+        """Whether values are real numbers, and stay as they are."""
+        return self.dataset.train.dtype.kind == "f"
+
+    def rows(self, given: str) -> NDArray[np.uint8] | NDArray[np.float32]:
         """The rows, [image, visible], that a name or a file stands for."""
         if match := _SPLIT.fullmatch(given):
             return self._of_split(match[1], [int(index) for index in match[2].split(",")])
@@ -36,8 +41,8 @@ class GivenImages(NamedTuple):
             raise InputError(
                 f"--given: expected test:NUMBER (or train:, valid:), a .npy or a .png file, got {given!r}"
             )
-        means = self._fitting(_unit(self._read(given), given), given)
-        return (means > 0.5).astype(np.uint8)
+        means = self._fitting(_unit(self._read(given), given, real=self.real), given)
+        return means.astype(np.float32) if self.real else (means > 0.5).astype(np.uint8)
 
     def mask(self, mask: str, seed: int = 0) -> NDArray[np.bool_]:
         """Where pixels are hidden, [visible], by a name or a file."""
@@ -59,12 +64,14 @@ class GivenImages(NamedTuple):
         down, across = np.mgrid[:height, :width] + 0.5
         return MASKS[mask](down / height, across / width).reshape(-1)
 
-    def _of_split(self, split: str, indices: list[int]) -> NDArray[np.uint8]:
+    def _of_split(self, split: str, indices: list[int]) -> NDArray[np.uint8] | NDArray[np.float32]:
         values = getattr(self.dataset, split)
         if max(indices) >= len(values):
             raise InputError(
                 f"--given: expected a number below {len(values)}, the rows of {split}, got {max(indices)}"
             )
+        if self.real:
+            return values[indices]
         return (2 * values[indices].astype(int) > self.dataset.levels).astype(np.uint8)
 
     def _read(self, place: str) -> np.ndarray:
@@ -89,10 +96,12 @@ class GivenImages(NamedTuple):
         )
 
 
-def _unit(array: np.ndarray, place: str) -> np.ndarray:
-    """Values in [0, 1], from such values or from bytes."""
+def _unit(array: np.ndarray, place: str, *, real: bool = False) -> np.ndarray:
+    """Values in [0, 1], from such values or from bytes; any finite ones where they are to be real."""
     if array.dtype == np.uint8 and array.size and array.max() > 1:
         return array / _GREY
+    if real and array.dtype.kind in "buif" and np.isfinite(array).all():
+        return array.astype(np.float64)
     if array.dtype.kind not in "buif" or not ((array >= 0) & (array <= 1)).all():
         raise InputError(f"expected values in [0, 1] or bytes in {place}, got others; rescale them")
     return array.astype(np.float64)

@@ -1,8 +1,10 @@
-"""Importance-weighted sums over many rows in bounded memory: so many rows, and samples of each, at a time."""
+"""Sums over samples of many rows in bounded memory: so many rows, and samples of each, at a time."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -32,15 +34,29 @@ def over_rows(
     estimate: PortionSums, key: PRNGKeyArray, visible: Float[Array, "visible row"], rows: int, samples: int
 ) -> RowStatistics:
     """What the weights of all rows tell, `rows` of them at a time, each portion with a key of its own."""
-    total, found = visible.shape[1], []
-    starts = np.arange(0, total, rows)
+    return weights.row_statistics(in_portions(estimate, key, visible, rows, axis=1), samples)
+
+
+def in_portions(
+    function: Callable[[PRNGKeyArray, Array], Any],
+    key: PRNGKeyArray,
+    rows: Array,
+    size: int,
+    *,
+    axis: int = 0,
+) -> Any:
+    """A function of (key, rows) on all rows, `size` at a time: its arrays [row, ...] joined, as NumPy's.
+
+    Portions are always as large: one compilation serves, whatever the number of rows.
+    """
+    total, found = rows.shape[axis], []
+    starts = np.arange(0, total, size)
     for own, start in zip(_keys(key, starts), starts, strict=True):
-        places = np.arange(start, start + rows) % total  # the last portion is filled up, then cut
-        portion = visible if rows == total else _columns(visible, places)
-        found.append(jax.tree.map(np.asarray, estimate(own, portion)))
-    sums = jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
-    return weights.row_statistics(sums, samples)
+        places = np.arange(start, start + size) % total  # the last portion is filled up, then cut
+        portion = rows if size == total else _taken(rows, places, axis)
+        found.append(jax.tree.map(np.asarray, function(own, portion)))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
 
 
 _keys = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
-_columns = jax.jit(lambda visible, places: visible[:, places])
+_taken = jax.jit(lambda rows, places, axis: jnp.take(rows, places, axis), static_argnums=2)

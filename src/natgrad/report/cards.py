@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from natgrad.core import PointMap
 from natgrad.report import tables
+from natgrad.report.maps import drawn_map
 from natgrad.report.markup import Child, Markup, join_markup, tag
 from natgrad.report.pictures import Picture, Pictures, PictureSection
 from natgrad.report.reading import Record
@@ -57,17 +59,19 @@ def _latest(shown: Pictures) -> Markup:
     return _figures(latest) if latest else tag("p", "No pictures were kept.")
 
 
-def _figures(pictures: Mapping[str, Picture]) -> Markup:
-    """Pictures by their captions; wide ones below each other, matrices in pairs, others side by side."""
+def _figures(pictures: Mapping[str, Picture | PointMap]) -> Markup:
+    """Pictures by their captions; wide ones and maps below each other, matrices in pairs, others abreast."""
     shape = "sheets"
-    if any(each.wide for each in pictures.values()):
+    if any(isinstance(each, PointMap) or each.wide for each in pictures.values()):
         shape = "sheets wide"
-    elif any(each.square for each in pictures.values()):
+    elif any(isinstance(each, Picture) and each.square for each in pictures.values()):
         shape = "sheets paired"
     return tag("div", (_picture(caption, each) for caption, each in pictures.items()), class_=shape)
 
 
-def _picture(caption: str, picture: Picture) -> Markup:
+def _picture(caption: str, picture: Picture | PointMap) -> Markup:
+    if isinstance(picture, PointMap):
+        return tag("figure", drawn_map(picture), tag("figcaption", caption))
     shape = "table square" if picture.square else "table" if picture.table else None
     image = tag("img", src=picture.uri, alt=caption, class_=shape)
     return tag("figure", image, tag("figcaption", caption))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from natgrad.core import Sheet
+from natgrad.core import PointMap, Sheet
 from natgrad.data import load_settings
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import grid
@@ -40,10 +40,10 @@ class Frame(NamedTuple):
 
 
 class PictureSection(NamedTuple):
-    """A section of the page: a sentence, and pictures by their captions."""
+    """A section of the page: a sentence, and pictures or maps by their captions."""
 
     text: str
-    pictures: dict[str, Picture]
+    pictures: dict[str, Picture | PointMap]
 
 
 class Pictures(NamedTuple):
@@ -84,11 +84,13 @@ def drawn_panels(record: Record) -> dict[str, PictureSection]:
     return {title: PictureSection(panel.text, _all(panel.sheets)) for title, panel in found.items()}
 
 
-def _all(sheets: Mapping[str, Sheet]) -> dict[str, Picture]:
+def _all(sheets: Mapping[str, Sheet | PointMap]) -> dict[str, Picture | PointMap]:
     for sheet in sheets.values():
-        if sheet.rows.shape[1] > _LARGEST:
+        if isinstance(sheet, Sheet) and sheet.rows.shape[1] > _LARGEST:
             raise InputError(f"rows of {sheet.rows.shape[1]} values are too large to be drawn here")
-    return {caption: _drawn(sheet) for caption, sheet in sheets.items()}
+    return {
+        caption: _drawn(sheet) if isinstance(sheet, Sheet) else sheet for caption, sheet in sheets.items()
+    }
 
 
 def _drawn(sheet: Sheet) -> Picture:

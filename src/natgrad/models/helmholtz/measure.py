@@ -1,4 +1,4 @@
-"""Measure a finished run: its test likelihood, its samples."""
+"""Measure a finished run: its test likelihood, its Fisher."""
 
 import math
 from pathlib import Path
@@ -10,10 +10,9 @@ from jaxtyping import Array, PRNGKeyArray
 from natgrad.data import load_settings
 from natgrad.errors import check_counts
 from natgrad.evaluate import trust
-from natgrad.evaluate.completed import save_completions, save_reconstructions
-from natgrad.evaluate.given import GivenImages
 from natgrad.evaluate.held_out import binary_rows
-from natgrad.evaluate.pictures import picture_place, save_samples
+from natgrad.evaluate.pictures import picture_place
+from natgrad.evaluate.spectra import pictured_fisher_blocks
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
@@ -83,62 +82,7 @@ def fisher_run(
     found = load(run)
     place = picture_place(out, found.folder / "fisher.png")
     stacks = spectrum.dream_fisher(generator.key(seed), found.model.parameters, rows)
-    values = {name: spectrum.spectra(stack) for name, stack in stacks.items()}
-    spectrum.picture(place, stacks, values)
     damping = found.config.metric.damping if hasattr(found.config, "metric") else DAMPING
     count = found.config.training.batch_size * found.config.objective.samples
-    return {
-        "run": str(found.folder),
-        "picture": str(place),
-        "damping": damping,
-        "rows": rows,
-        "layers": spectrum.table(stacks, values, damping, count),
-    }
-
-
-def complete_run(
-    run: str | Path,
-    given: str,
-    mask: str | None = None,
-    *,
-    number: int = 8,
-    steps: int = 100,
-    seed: int = 0,
-    out: str | Path | None = None,
-) -> dict[str, Any]:
-    """Write a picture of given images and what a run's model makes of them.
-
-    With a mask, its hidden pixels are drawn `number` times given the others; without one, the images are
-    sent through the hidden units and back.
-    """
-    found = load(run)
-    picture = picture_place(out, found.folder / "completions.png")
-    images = GivenImages(load_settings(found.config.data), found.model.parameters.sizes[0], found.image_shape)
-    rows = images.rows(given)
-    result: dict[str, Any] = {"run": str(found.folder), "given": given, "images": len(rows)}
-    if mask is None:
-        means = found.model.reconstruct(rows, seed=seed)
-        save_reconstructions(picture, rows, means, found.image_shape)
-        agreed = float((means.round() == rows).mean())
-        return result | {"picture": str(picture), "seed": seed, "pixels_agreed": agreed}
-    hide = images.mask(mask, seed)
-    done = found.model.inpaint(rows, hide, number=number, steps=steps, seed=seed)
-    save_completions(picture, rows, hide, done, found.image_shape)
-    agreed = float((done.samples == rows[:, None])[..., hide].mean())
-    result |= {"mask": mask, "hidden": int(hide.sum()), "picture": str(picture), "number": number}
-    return result | {"steps": steps, "seed": seed, "moved": float(done.moved.mean()), "pixels_agreed": agreed}
-
-
-def sample_run(
-    run: str | Path, *, number: int = 64, seed: int = 0, out: str | Path | None = None
-) -> dict[str, Any]:
-    """Write a picture of pixel means and binary samples from a run's model."""
-    found = load(run)
-    picture = picture_place(out, found.folder / "samples.png")
-    save_samples(
-        picture,
-        found.model.means(number, seed=seed),
-        found.model.sample(number, seed=seed),
-        found.image_shape,
-    )
-    return {"run": str(found.folder), "picture": str(picture), "number": number, "seed": seed}
+    told = pictured_fisher_blocks(place, spectrum.PICTURED, stacks, damping=damping, count=count)
+    return {"run": str(found.folder), "rows": rows} | told

@@ -246,7 +246,7 @@ SPEC = Spec(
     check=check,
     commands={
         "evaluate": "natgrad.models.helmholtz.commands:evaluate",
-        "sample": "natgrad.models.helmholtz.commands:sample",
+        "sample": "natgrad.training.showing:sample",
         "fisher": "natgrad.models.helmholtz.commands:show_fisher",
     },
     estimators={"HelmholtzMachine": "natgrad.models.helmholtz.estimator:HelmholtzMachine"},

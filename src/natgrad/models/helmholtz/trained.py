@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.errors import InputError, check_counts
+from natgrad.evaluate.completed import Completions, checked_mask
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, export
 from natgrad.models.helmholtz import inpainting as inpaint
@@ -19,17 +19,6 @@ from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.likelihood import Likelihood
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.posterior import Posterior, posterior
-
-
-class Completions(NamedTuple):
-    """Completions of rows: `samples` and the pixel means they were drawn from, [row, number, visible].
-
-    `moved` is the share of steps in which the hidden state of a row's chains changed.
-    """
-
-    samples: np.ndarray
-    means: np.ndarray
-    moved: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -116,17 +105,7 @@ class Trained:
         visible = self.coded(rows)
         if not np.isin(np.asarray(rows), (0, 1)).all():
             raise InputError("expected rows of 0 and 1 to complete, got values in between; round them")
-        hide = np.asarray(mask)
-        if hide.shape not in ((visible.shape[0],), visible.shape[::-1]) or not np.isin(hide, (0, 1)).all():
-            raise InputError(
-                f"expected a mask of {visible.shape[0]} values, true where a pixel is hidden, "
-                f"got shape {hide.shape} of {hide.dtype}; give one mask for all rows or one for each"
-            )
-        if not hide.any():
-            raise InputError(
-                "expected a mask that hides at least one pixel, got none; there is nothing to draw"
-            )
-        hide = np.broadcast_to(hide.astype(bool), visible.shape[::-1])
+        hide = checked_mask(mask, *visible.shape[::-1])
         return jnp.repeat(visible, number, axis=1), jnp.asarray(np.repeat(hide, number, axis=0).T)
 
     def _drawn(self, number: int, seed: int) -> helmholtz.Pass:

@@ -21,14 +21,28 @@ from natgrad.layers.transposed import Transposed, fresh_transposed
 from natgrad.models.vae import methods
 from natgrad.models.vae.machine import Rows, Variational, fantasies, visible_means
 from natgrad.models.vae.monitor import HeldOutBounds
+from natgrad.models.vae.panels import latent_panels
 from natgrad.models.vae.spec import Shape
 from natgrad.models.vae.trained import TrainedVariational
 from natgrad.updates.first_order import rate_schedule
 
+
+def _tanh(sums: Array) -> Array:  # functions of JAX cannot be pickled
+    return jnp.tanh(sums)
+
+
+def _relu(sums: Array) -> Array:
+    return jax.nn.relu(sums)
+
+
+def _softplus(sums: Array) -> Array:
+    return jax.nn.softplus(sums)
+
+
 HIDDEN_UNITS: dict[str, tuple[Activation, float]] = {
-    "tanh": (jnp.tanh, 1.0),
-    "relu": (jax.nn.relu, math.sqrt(2)),
-    "softplus": (jax.nn.softplus, 1.0),
+    "tanh": (_tanh, 1.0),
+    "relu": (_relu, math.sqrt(2)),
+    "softplus": (_softplus, 1.0),
 }
 """Activations, and the factor on initial weights that keeps the size of what passes through many layers."""
 _WIDTH = 5  # of filters
@@ -138,4 +152,4 @@ def trained(settings: Any, shape: Shape, model: Variational, carry: dict[str, An
     return TrainedVariational(model, shape.visible)
 
 
-KIND = Kind(fresh, problem, trained)
+KIND = Kind(fresh, problem, trained, latent_panels)

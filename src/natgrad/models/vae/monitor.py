@@ -10,9 +10,9 @@ from jaxtyping import PRNGKeyArray
 
 from natgrad.data import Dataset
 from natgrad.evaluate.held_out import binary_rows
-from natgrad.models.vae.likelihood import importance_likelihood, mean_loss
+from natgrad.models.vae.likelihood import evidence_bound, importance_likelihood, mean_loss
 from natgrad.models.vae.machine import Variational
-from natgrad.models.vae.objectives import Lesson, elbo_loss
+from natgrad.models.vae.objectives import Lesson
 
 _ELBO_SAMPLES = 10  # of every row: its divergence is exact, and rows vary more than samples
 
@@ -29,17 +29,19 @@ class HeldOutBounds:
 
     def measure(self, model: Variational) -> dict[str, Any]:
         """One row's worth of measurements; the loss is that of generation's bound, as in training."""
-        elbo = partial(mean_loss, self.key, elbo_loss, model, samples=_ELBO_SAMPLES)
+        bound = partial(evidence_bound, self.key, model, samples=_ELBO_SAMPLES)
         likelihood = partial(
             importance_likelihood, self.key, model, samples=self.test_samples, tails=False
         )  # quicker
-        test = likelihood(self.test)
+        ll, elbo = likelihood(self.test), bound(self.test)
         return {
             "valid_loss": float(mean_loss(self.key, self.lesson, model, self.valid, samples=self.samples)),
-            "valid_elbo": -float(elbo(self.valid)),
-            "test_elbo": -float(elbo(self.test)),
+            "valid_elbo": bound(self.valid).mean,
+            "test_elbo": elbo.mean,
+            "reconstruction": float(elbo.reconstruction.mean()),
+            "latent_kl": float(elbo.divergence.mean()),
             "valid_ll": likelihood(self.valid).mean,
-            "test_ll": test.mean,
-            "test_ll_se": test.se,
-            "mc_se": test.mc_se,
+            "test_ll": ll.mean,
+            "test_ll_se": ll.se,
+            "mc_se": ll.mc_se,
         }

@@ -50,8 +50,7 @@ def elbo_loss(model: Variational, draws: LatentDraws) -> tuple[Float[Array, ""],
     """Minus the evidence lower bound, the mean over rows and samples [vae eq. 10]."""
     posterior = recognized(model, draws.rows)
     likelihood = log_visible(model, draws.rows, posterior.drawn(draws.noise)).mean()
-    divergence = posterior.divergence().mean()
-    return divergence - likelihood, {"latent_kl": divergence}
+    return posterior.divergence().mean() - likelihood, {}
 
 
 def importance_loss(model: Variational, draws: LatentDraws) -> tuple[Float[Array, ""], Numbers]:

@@ -112,7 +112,10 @@ SPEC = Spec(
         Column("valid_ll", "valid LL", NATS, higher=True, note="with as many samples as the test"),
         TEST_LL,
         Column("mc_se", "sampling error of the test LL", NATS),
-        Column("latent_kl", "KL of q and the prior", NATS, note="what latent vectors say of a row"),
+        Column(
+            "reconstruction", "reconstruction", NATS, higher=True, note="of test rows; the ELBO is it less KL"
+        ),
+        Column("latent_kl", "KL of q and the prior", NATS, note="of test rows"),
         Column("effective_samples", "Effective samples", higher=True, note="of the importance weights"),
     ),
     criterion="valid_ll",
@@ -121,4 +124,10 @@ SPEC = Spec(
     kind="natgrad.models.vae.kind:KIND",
     is_scheduled=agreement.rate_ends,
     check=check,
+    commands={
+        "evaluate": "natgrad.models.vae.commands:evaluate",
+        "sample": "natgrad.training.showing:sample",
+        "fisher": "natgrad.models.vae.commands:show_fisher",
+    },
+    estimators={"VAE": "natgrad.models.vae.estimator:VAE"},
 )

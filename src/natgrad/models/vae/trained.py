@@ -1,5 +1,6 @@
 """A trained variational autoencoder as its user sees it: NumPy rows in, NumPy rows out."""
 
+import warnings
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,12 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
+from natgrad.evaluate import trust
+from natgrad.evaluate.completed import Completions, checked_mask
+from natgrad.evaluate.portions import in_portions
 from natgrad.evaluate.weights import Likelihood
 from natgrad.layers import generator
-from natgrad.models.vae.likelihood import importance_likelihood, mean_loss
+from natgrad.models.vae.completing import completed
+from natgrad.models.vae.likelihood import (
+    PORTION_OF_ROWS,
+    EvidenceBound,
+    evidence_bound,
+    importance_likelihood,
+)
 from natgrad.models.vae.machine import Variational, fantasies, recognized, visible_means
-from natgrad.models.vae.objectives import elbo_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +41,14 @@ class TrainedVariational:
 
     def means(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """The means from which `sample` with the same seed was drawn."""
-        return np.asarray(_means(self.parameters, self._drawn(number, seed)[1]))
+        return self.decode(np.asarray(self._drawn(number, seed)[1]))
 
-    def transform(self, rows: np.ndarray) -> np.ndarray:
-        """The means of q(z | x), [row, latent]."""
-        return self.posterior(rows)[0]
-
-    def posterior(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def encode(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The means and standard deviations of q(z | x), each [row, latent]."""
-        found = _recognized(self.parameters, self.inputs(rows))
-        return np.asarray(found.mean), np.exp(0.5 * np.asarray(found.log_variance))
+        mean, log_variance = self._in_portions(_encoded, self.inputs(rows))
+        return mean, np.exp(0.5 * log_variance)
 
-    def inverse_transform(self, latent: np.ndarray) -> np.ndarray:
+    def decode(self, latent: np.ndarray) -> np.ndarray:
         """The means of the data given latent vectors, [row, visible]."""
         found = np.asarray(latent)
         if found.ndim != 2 or found.shape[1] != self.parameters.latent or not len(found):
@@ -53,27 +58,65 @@ class TrainedVariational:
             )
         if not np.isfinite(found).all():
             raise InputError("expected finite latent values, got NaN or infinity; remove or replace them")
-        return np.asarray(_means(self.parameters, jnp.asarray(found, self._kind)))
+        return self._in_portions(_decoded, jnp.asarray(found, self._kind))
 
     def reconstruct(self, rows: np.ndarray, *, seed: int = 0) -> np.ndarray:
         """The mean of q(z | x) sent back through generation, [row, visible]."""
         del seed
-        return self.inverse_transform(self.transform(rows))
+        return self.decode(self.encode(rows)[0])
 
-    def elbo(self, rows: np.ndarray, *, samples: int = 10, seed: int = 0) -> float:
-        """The evidence lower bound, the mean over rows, in nats."""
-        if samples < 1:
-            raise InputError(f"samples: expected at least 1, got {samples}")
+    def elbo(
+        self, rows: np.ndarray, *, samples: int = 10, seed: int = 0, memory_mb: float = 64.0
+    ) -> EvidenceBound:
+        """The evidence lower bound of rows, in nats, and its parts."""
         key = generator.key(seed)
-        return -float(mean_loss(key, elbo_loss, self.parameters, self.inputs(rows), samples=samples))
+        return evidence_bound(key, self.parameters, self.inputs(rows), samples=samples, memory_mb=memory_mb)
 
     def log_likelihood(
         self, rows: np.ndarray, *, samples: int = 1000, seed: int = 0, memory_mb: float = 64.0
     ) -> Likelihood:
-        """The importance-sampled log-likelihood of rows, in nats."""
-        return importance_likelihood(
-            generator.key(seed), self.parameters, self.inputs(rows), samples=samples, memory_mb=memory_mb
+        """The importance-sampled log-likelihood of rows, in nats; a warning where it is not to be trusted.
+
+        With few samples it is, on average, the importance-weighted bound.
+        """
+        key = generator.key(seed)
+        found = importance_likelihood(
+            key, self.parameters, self.inputs(rows), samples=samples, memory_mb=memory_mb
         )
+        if samples > 1 and (doubts := trust.warnings(found, "the likelihood", "mc_se")):
+            warnings.warn(doubts[0], stacklevel=2)
+        return found
+
+    def inpaint(
+        self,
+        rows: np.ndarray,
+        mask: np.ndarray,
+        *,
+        number: int = 1,
+        steps: int = 100,
+        samples: int = 10,
+        seed: int = 0,
+    ) -> Completions:
+        """Draw the hidden values of rows from p(x_hidden | x_known); the mask is true where hidden.
+
+        `number` completions of every row, each at the end of a chain of its own of so many `steps` with
+        `samples` candidates each. The mask is [visible] or [row, visible].
+
+        Example:
+            done = run.model.inpaint(rows, mask, number=8)
+            done.samples[0]  # eight completions of the first row, [8, visible]
+        """
+        check_counts(number=number, steps=steps, samples=samples)
+        known = self.inputs(rows)
+        hide = jnp.asarray(np.repeat(checked_mask(mask, *known.shape), number, axis=0))
+        counts = {"steps": steps, "samples": samples}
+        found = completed(
+            generator.key(seed), self.parameters, jnp.repeat(known, number, axis=0), hide, **counts
+        )
+        drawn, apart = np.asarray(found.visible), (-1, number, self.visible)
+        means = np.where(np.asarray(hide), found.means, drawn)
+        moved = np.asarray(found.moves).reshape(-1, number).mean(axis=1) / steps
+        return Completions(drawn.reshape(apart), means.reshape(apart), moved)
 
     def inputs(self, rows: np.ndarray) -> Float[Array, "row visible"]:
         """Rows as the networks take them."""
@@ -95,14 +138,19 @@ class TrainedVariational:
     def _kind(self) -> jnp.dtype:
         return jax.tree.leaves(self.parameters)[0].dtype
 
+    def _in_portions(self, network: jax.stages.Wrapped, rows: Array) -> np.ndarray:
+        """What a network makes of rows, always as many at a time: a row's answer is its own."""
+        return in_portions(
+            lambda key, some: network(self.parameters, some), generator.key(0), rows, PORTION_OF_ROWS
+        )
+
     def _drawn(self, number: int, seed: int) -> tuple[Array, Array]:
-        if number < 1:
-            raise InputError(f"number: expected at least 1 sample, got {number}")
+        check_counts(number=number)
         return _fantasies(generator.key(seed), self.parameters, number)
 
 
-_recognized = jax.jit(recognized)
-_means = jax.jit(visible_means)
+_encoded = jax.jit(lambda model, rows: tuple(recognized(model, rows)))
+_decoded = jax.jit(visible_means)
 
 
 @partial(jax.jit, static_argnums=2)
