@@ -130,7 +130,7 @@ def test_temperatures_are_placed_where_weights_vary():
 def test_few_temperatures_are_placed_evenly_and_many_are_not():
     model = made(sizes=(4, 3), scale=1.0)
     place = lambda number: placement.placed_temperatures(  # noqa: E731
-        generator.key(0), model, jnp.zeros(4), chains=5, temperatures=number
+        generator.key(0), model, jnp.zeros(4), temperatures=number
     )
     np.testing.assert_allclose(place(100), np.linspace(0, 1, 101))
     many = np.asarray(place(1000))
@@ -147,7 +147,7 @@ def test_estimates_that_disagree_are_found_out():
 
 def test_annealing_refuses_nothing_to_do():
     with pytest.raises(InputError, match="temperatures: expected at least"):
-        placement.placed_temperatures(generator.key(0), made(), jnp.zeros(4), chains=10, temperatures=0)
+        placement.placed_temperatures(generator.key(0), made(), jnp.zeros(4), temperatures=0)
     with pytest.raises(InputError, match="chains: expected at least"):
         annealed.anneal(generator.key(0), made(), jnp.zeros(4), annealed.equally_spaced(10, made()), chains=0)
 
@@ -169,9 +169,9 @@ def test_annealing_of_a_published_machine(shared_data, optimized):
     with np.load(shared_data / "binarized_mnist" / "binarized_mnist.npz") as arrays:
         rows = {name: np.unpackbits(arrays[name], axis=1, count=784) for name in ("train", "test")}
     bias = machine.bias_of(model.visible_units, rows["train"].mean(axis=0), len(rows["train"]))
-    base, counts = jnp.asarray(bias, jnp.float32), {"chains": 100, "temperatures": 10_000}
+    base = jnp.asarray(bias, jnp.float32)
     began = time.process_time(), time.perf_counter()
-    times = placement.placed_temperatures(generator.key(1), model, base, **counts)
+    times = placement.placed_temperatures(generator.key(1), model, base, temperatures=10_000)
     found = annealed.anneal(generator.key(0), model, base, times, chains=100)
     print(f"log Z {found.log_z:.3f} +- {found.se:.3f}", end=", ")
     print(f"{time.process_time() - began[0]:.1f} CPU s, {time.perf_counter() - began[1]:.1f} s")

@@ -75,7 +75,7 @@ def log_partition_of(
     if is_enumerable(model):
         return LogPartition(float(_exact(model)))
     key_forward, key_turns, key_reverse, key_times = jax.random.split(key, 4)
-    times = placed_temperatures(key_times, model, base, chains=chains, temperatures=temperatures)
+    times = placed_temperatures(key_times, model, base, temperatures=temperatures)
     forward = annealed.anneal(key_forward, model, base, times, chains=chains)
     own = settled(key_turns, model, start, chains=chains, turns=turns)
     reverse = annealed.anneal_back(key_reverse, model, base, times, own)

@@ -55,9 +55,8 @@ class HeldOut:
         if not self.temperatures:
             return None
         base = jnp.asarray(self.base, model.visible_bias.dtype)
-        counts = {"chains": CHAINS_OF_MONITOR, "temperatures": self.temperatures}
         key_times, key_chains = jax.random.split(self.key)
-        times = placed_temperatures(key_times, model, base, **counts)
+        times = placed_temperatures(key_times, model, base, temperatures=self.temperatures)
         found = annealed.anneal(key_chains, model, base, times, chains=CHAINS_OF_MONITOR)
         return {"log_z": float(found.log_z), "log_z_se": float(found.se)}
 

@@ -15,14 +15,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad.models.rbm.annealed import Times, courses, equally_spaced
 from natgrad.models.rbm.machine import Boltzmann
 
-FIRST_RUNS, SHARE = 2, 40  # how many, and of how many times fewer moves than the estimate
+FIRST_RUNS, SHARE = 2, 8  # how many, and of how many times fewer moves than the estimate
+FIRST_CHAINS = 20  # of a first run: it should be slow rather than wide, to see where chains hardly move
 PATH_PARTS = 50  # of a path, whose variances are looked at
 _FEWEST = 5 * PATH_PARTS  # moves of a first run; an estimate that has not four times as many does without
 _EVEN = 0.1  # share of the moves that are placed evenly whatever was seen
 
 
 def placed_temperatures(
-    key: PRNGKeyArray, model: Boltzmann, base: Float[Array, " visible"], *, chains: int, temperatures: int
+    key: PRNGKeyArray, model: Boltzmann, base: Float[Array, " visible"], *, temperatures: int
 ) -> Times:
     """So many inverse temperatures from 0 to 1, closer where log-weights vary; evenly if they are few."""
     if temperatures < 4 * _FEWEST:
@@ -30,7 +31,7 @@ def placed_temperatures(
     moves = max(_FEWEST, temperatures // SHARE)
     first = np.linspace(0, 1, moves + 1)
     for key_run in jax.random.split(key, FIRST_RUNS):
-        seen = courses(key_run, model, base, _as_times(first, model), chains=chains)
+        seen = courses(key_run, model, base, _as_times(first, model), chains=FIRST_CHAINS)
         known = first
         first = closer(known, seen, moves)
     return _as_times(closer(known, seen, temperatures), model)
