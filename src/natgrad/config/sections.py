@@ -74,9 +74,7 @@ class Training(Section):
     chunk_steps: PositiveInt = setting(500, "Steps between two looks at the clock, at most.")
     save_seconds: float = setting(30.0, "A state is saved at evaluations and after so many seconds.", ge=0)
     device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "Where to compute.")
-    random: Literal["mixer", "threefry"] = setting(
-        "mixer", "Random numbers: natgrad's own, or JAX's, slower."
-    )
+    random: Literal["mixer", "threefry"] = setting("mixer", "The generator: natgrad's own, or JAX's.")
     schedule_steps: PositiveInt | None = setting(
         None, "Steps over which schedules run.", unset="the whole training"
     )
