@@ -1,6 +1,7 @@
 """The scikit-learn estimator of Boltzmann machines: beside scikit-learn's own, its scores, its mistakes."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -171,7 +172,33 @@ def test_nothing_is_measured_unless_asked(capsys, monkeypatch):
     machine(verbose=1, n_iter=2).fit(X)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    assert lines[1].startswith("[BernoulliRBM] Iteration 2, pseudo-likelihood = -")
+    found = re.fullmatch(
+        r"\[BernoulliRBM\] Iteration 2, pseudo-likelihood = (-\S+) \((-\S+) per feature\), time = \S+s",
+        lines[1],
+    )
+    assert float(found[1]) / X.shape[1] == pytest.approx(float(found[2]), abs=2e-3)
+
+
+def test_a_score_per_feature_does_not_grow_with_the_features():
+    """A score is a sum over features, as in scikit-learn; what verbose says of each is comparable."""
+    scores = []
+    for width in (6, 60):
+        rows = two_kinds(40, width=width)
+        scores.append(machine(n_iter=0).fit(rows).score_samples(rows).mean() / width)
+    assert scores[0] == pytest.approx(scores[1], rel=0.2)
+
+
+def test_features_of_very_sparse_rows_are_not_all_one():
+    """One value in eighty is 1; scikit-learn's features are 1 for every row, and say nothing."""
+    rng = np.random.default_rng(0)
+    topics = rng.random((4, 800)) < 0.02
+    rows = [topics[i % 4] * (rng.random(800) < 0.5) | (rng.random(800) < 0.002) for i in range(100)]
+    sparse = scipy.sparse.csr_array(np.array(rows, float))
+    shared = {"n_components": 8, "learning_rate": 0.1, "n_iter": 40, "random_state": 0}
+    theirs, ours = (kind(**shared).fit_transform(sparse) for kind in (TheirRBM, BernoulliRBM))
+    assert theirs.min() > 0.99
+    assert 0.2 < ours.mean() < 0.8
+    assert ours.std(axis=0).min() > 0.1
 
 
 def test_portions_change_nothing(fitted, monkeypatch):

@@ -137,6 +137,30 @@ def test_distances_against_all_states(coding):
     np.testing.assert_allclose(whole, np.sqrt(far(t) / 19), atol=1e-10)
 
 
+def test_the_traces_of_a_sampled_fisher_have_no_bias():
+    """Means over many small samples of all states against enumeration."""
+    model = made("binary")
+    every = Enumerated(model, "binary")
+    t, rng = every.features(), np.random.default_rng(0)
+    drawn = [t[:, rng.choice(len(every.p), 6, p=every.p)] for _ in range(3000)]
+    found = np.array(jax.jit(jax.vmap(distance._traces))(jnp.asarray([x.T @ x for x in drawn])))
+    expected = np.trace(every.fisher()), (every.fisher() ** 2).sum()
+    error = found.std(axis=1) / np.sqrt(3000)
+    assert (np.abs(found.mean(axis=1) - expected) < 4 * error).all()
+    assert (error < 0.03 * np.array(expected)).all()
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_the_distance_from_samples_is_that_of_their_statistics(biases):
+    model, chart, offsets = made("signed"), some_chart(), some_offsets()
+    every = Enumerated(model, "signed")
+    drawn = np.random.default_rng(1).choice(len(every.p), 1000, p=every.p)
+    v, h = (jnp.asarray(x[:, drawn]) for x in (every.v, every.h))
+    found = distance.sampled_fisher_distance(v, h, chart, offsets, biases=biases)
+    exact = distance._fisher_distance(model, chart, offsets, biases)
+    np.testing.assert_allclose(found, exact, rtol=0.1)
+
+
 def test_whitening_brings_the_fisher_nearer_to_the_identity():
     model = made("binary", scale=0.2)
     centers = Enumerated(model, "binary")

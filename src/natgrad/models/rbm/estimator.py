@@ -242,7 +242,8 @@ class BernoulliRBM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _say(self, rows: Any, number: int, seconds: float) -> None:
         score = self.score_samples(rows if self._scaler is None else self._scaler.inverse_transform(rows))
-        told = f"pseudo-likelihood = {score.mean():.2f}, time = {seconds:.2f}s"
+        each = score.mean() / rows.shape[1]
+        told = f"pseudo-likelihood = {score.mean():.2f} ({each:.4f} per feature), time = {seconds:.2f}s"
         print(f"[BernoulliRBM] Iteration {number}, {told}")
 
     def _config(self, epochs: int, rows: int) -> config.Config:

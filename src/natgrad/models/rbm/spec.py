@@ -138,7 +138,7 @@ SPEC = Spec(
             "Fisher from the identity",
             higher=False,
             chart="Distance from the identity",
-            note="relative; of the joint Fisher in the chart, for small machines",
+            note="relative; of the joint Fisher in the chart, enumerated or from the chains",
         ),
     ),
     headline=("test_ll", "test_pseudo"),
