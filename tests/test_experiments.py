@@ -11,6 +11,7 @@ import pytest
 from experiments import table
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
+from experiments.rbm_seed import classes, course, figure2
 
 from cases import machine
 from natgrad.models.helmholtz.objectives import reweighted
@@ -48,6 +49,18 @@ def test_a_table_of_judged_states_is_what_its_record_says(file):
     known = table.results(file.with_name(f"{sweep}.toml")).record.known.values()
     assert {judge.identity(line) for line in judge.judged(sweep)} <= {judge.identity(line) for line in known}
     assert judge.page(sweep) == file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", ["config", "mini"])
+def test_the_pages_of_small_boltzmann_machines_follow_from_their_records(file):
+    path = ROOT / "rbm_seed" / f"{file}.toml"
+    own = lambda ending: path.with_name(f"{file}_{ending}.md").read_text("utf-8")  # noqa: E731
+    assert course.page(path) == own("course")
+    assert classes.page(classes.read(classes.lines_of(path))) == own("classes")
+
+
+def test_the_grid_of_the_practical_penalty_follows_from_its_records():
+    assert figure2.page(figure2.trials()) == figure2.GRID.read_text("utf-8")
 
 
 @pytest.mark.parametrize("file", SCRIPTS, ids=name)
