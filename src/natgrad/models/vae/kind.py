@@ -47,6 +47,7 @@ HIDDEN_UNITS: dict[str, tuple[Activation, float]] = {
 """Activations, and the factor on initial weights that keeps the size of what passes through many layers."""
 _WIDTH = 5  # of filters
 _PICTURES = 25
+_VARIES = 20.0  # nats: a bound of few units varies as much from batch to batch
 
 
 def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Variational:
@@ -82,7 +83,9 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         algorithm=partial(methods.algorithm, settings),
         rate=partial(rate_schedule, settings.optimizer),
         operations=lambda stage: _operations(settings, arrays),
-        ignorance=dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5),
+        ignorance=max(
+            _VARIES, dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5)
+        ),
         measure=lambda state: held_out.measure(state.used),
         pictures=lambda state: _pictures(state, dataset.image_shape),
     )
