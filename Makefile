@@ -26,7 +26,7 @@ test-all: $(STAMP) ## every test: long trainings and whole grids of cases too
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 attack: $(STAMP) ## hostile settings, arguments, files and streams, kills: what was tried, and what it broke
-	$(BIN)/python -m pytest tests/attack tests/test_fuzz.py tests/test_memory.py tests/test_kill.py -m ''
+	$(BIN)/python -m pytest tests/hostile tests/test_fuzz.py tests/test_memory.py tests/test_kill.py -m ''
 
 lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/ruff check .

@@ -183,7 +183,7 @@ def test_help_of_train_groups_flags_by_kind(call):
     assert common < machine < network
     assert common < out.index("--batch-size") < machine < out.index("--samples") < network
     assert machine < out.index("--coding") < network < out.index("--labelled")
-    assert (out.count("--layers"), out.count("--damping")) == (2, 3)  # the kinds that have them
+    assert (out.count("--layers"), out.count("--damping")) == (3, 4)  # the kinds that have them
 
 
 HEADINGS = ("─ Settings ─", "─ Settings of helmholtz ─", "─ Settings of mlp, convnet, autoencoder ─")

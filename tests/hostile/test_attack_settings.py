@@ -2,7 +2,7 @@
 
 import pytest
 
-from attack.attempts import sentence
+from hostile.attempts import sentence
 from natgrad import config
 from natgrad.cli.dotted import literal, values
 from natgrad.config.names import all_settings, fields_of

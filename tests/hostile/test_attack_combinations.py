@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import natgrad
-from attack.attempts import sentence
+from hostile.attempts import sentence
 from natgrad import config
 from natgrad.config.names import all_settings, choices, fields_of
 from natgrad.training.resume import dataset

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import natgrad
-from attack.attempts import sentence
+from hostile.attempts import sentence
 from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
