@@ -23,6 +23,7 @@ from cases import machine
 from natgrad import config
 from natgrad.cli import main, tensorboard
 from natgrad.cli.reproduce import reproduce as reproduce_command
+from natgrad.config.sections import FORMAT
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
@@ -332,7 +333,7 @@ LARGE = np.zeros((1 << 16, 800), np.uint8)
 TRIGGERS = {
     "runs.md": [
         config_of_format(1),
-        config_of_format(3),
+        config_of_format(FORMAT + 1),
         newer_state,
         lambda scene: said(lambda: natgrad.load(scene.here)),
         no_state,
