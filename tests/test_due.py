@@ -106,6 +106,7 @@ def test_a_refused_step_renews_the_metric():
         assert {int(solved.travel.renewals) for solved in found.values()} == {expected}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("promotion")
 def test_each_network_of_a_config_has_its_own_rate_and_count():
     """The step of a whole method, by the rates of the config: its KL is what the trace says."""

@@ -38,8 +38,8 @@ from natgrad.reproduce.limits import Budget
 from natgrad.reproduce.plans import plan_for, with_data
 from natgrad.sweep import sweep
 from natgrad.sweep.search import SettingSearch
+from natgrad.training import estimating, session
 from natgrad.training import resume as start
-from natgrad.training import session
 from natgrad.training.chunk import Course
 from trainings import SETTINGS
 
@@ -298,7 +298,7 @@ def narrow_features(scene):
 
 def other_sizes(scene):
     states_ = [State(machine(sizes), (), (), (), jnp.int32(0), ()) for sizes in ((3, 2), (3, 4))]
-    return said(lambda: estimators._continued(*states_))
+    return said(lambda: estimating._continued(*states_))
 
 
 def unwritable_report(scene):

@@ -37,7 +37,7 @@ def clipped(text: str, longest: int = _LONGEST) -> str:
     """A text without its middle, where it is longer than a reader wants.
 
     >>> clipped("expected a list, got [[[[[[[[[[; correct it", 36)
-    'expected a list, ... [; correct it'
+    'expected a list ... [[[; correct it'
     """
     half = (longest - 5) // 2
     return text if len(text) <= longest else f"{text[:half].rstrip()} ... {text[-half:].lstrip()}"

@@ -196,8 +196,8 @@ def test_blocks_in_sample_space_are_the_same_blocks(marginal):
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("centered", [True, False])
-@pytest.mark.parametrize("marginal", [True, False])
+@pytest.mark.parametrize("centered", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("marginal", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_gradient_as_a_sum_over_samples_has_the_same_solution(fresh, centered, marginal):
     """Fresh: the metric is that of the gradient's own chains. Otherwise it was kept from another step."""
     model = made("signed", (6, 5))

@@ -94,7 +94,11 @@ def one_step(problem, model):
     return state, *jax.jit(method.step)(generator.key(4), state, batch)
 
 
-@pytest.mark.parametrize("name", CASES)
+FURTHER = ("iterations", "diagonal")  # ways that tests of the metrics and of in_turn show as well
+WAYS = [pytest.param(name, marks=pytest.mark.slow) if name in FURTHER else name for name in CASES]
+
+
+@pytest.mark.parametrize("name", WAYS)
 def test_every_way_trains_a_step(name, binary, real):
     state, after, info = one_step(*problem_of(CASES[name], binary, real))
     assert int(info.result) == 0
