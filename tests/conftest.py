@@ -4,22 +4,28 @@ Models are tiny, so compiling is what takes time. Each program is compiled once 
 the commands that tests start: they share a cache on disk, made for this run and removed after it.
 """
 
+import gc
 import os
 import shutil
+import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+gc.disable()  # until all tests are collected
 FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # workers inherit the environment of the first process
 QUICK = {
     "jax_compilation_cache_dir": tempfile.mkdtemp() if FIRST else os.environ["JAX_COMPILATION_CACHE_DIR"],
-    "jax_persistent_cache_min_compile_time_secs": 0,
+    "jax_persistent_cache_min_compile_time_secs": 0.05,  # smaller ones cost more to write
     "jax_disable_most_optimizations": True,
 }
 FLAGS = " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"  # half the time
+sys.dont_write_bytecode = False  # the commands that tests start import what is compiled already
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for name, value in QUICK.items():
     os.environ[name.upper()] = str(value)
     jax.config.update(name, value)
@@ -28,6 +34,26 @@ if FIRST and jax.__version__.startswith("0.10."):  # a flag that XLA does not kn
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # of the workers, which are as many as cores
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
+def pytest_collection_modifyitems(items):
+    """Mark the further cases of tests that are marked `few` as slow."""
+    seen = Counter()
+    for item in items:
+        few = item.get_closest_marker("few")
+        if few is not None:
+            seen[item.parent.nodeid, item.originalname] += 1
+            if seen[item.parent.nodeid, item.originalname] > few.args[0]:
+                item.add_marker("slow")
+
+
+def pytest_collection_finish():
+    """Look for garbage seldom, and never among what was imported: it took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
+    gc.enable()
 
 
 def pytest_unconfigure():

@@ -31,6 +31,7 @@ def enumerated(coding):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.few(1)
 def test_the_unnormalized_likelihood_is_within_its_error(coding):
     model, visible, logs, _ = enumerated(coding)
     got = bidirectional.log_unnormalized(jax.random.key(1), model, visible, samples=4000)
@@ -49,6 +50,7 @@ def test_the_unnormalized_likelihood_is_within_its_error(coding):
         pytest.param(20_001, "signed", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
 def test_the_normalizer_is_within_its_error(coding, draws):
     model, _, _, log_z2 = enumerated(coding)
     got = bidirectional.normalizer(jax.random.key(2), model, draws=draws)
@@ -58,6 +60,7 @@ def test_the_normalizer_is_within_its_error(coding, draws):
     assert got.pareto_k < 0.7
 
 
+@pytest.mark.slow
 def test_errors_are_the_spread_over_seeds():
     model, visible, _, _ = enumerated("signed")
     keys = jax.random.split(jax.random.key(8), 200)

@@ -104,6 +104,7 @@ def test_training_ends_with_one_json_line(trained, place, data):
     ]
 
 
+@pytest.mark.slow
 def test_a_fresh_process_repeats_a_run_bit_for_bit(trained, place):
     again = fresh_process("train", place / "run" / "config.toml", "--out", place / "again", "--quiet")
     assert (again.returncode, again.stderr) == (0, "")
@@ -273,6 +274,7 @@ def test_help_of_train_names_the_everyday_flags(call):
         assert flag in out
 
 
+@pytest.mark.slow
 def test_an_interrupt_exits_with_130(tmp_path, data):
     """Ctrl-C in the middle of a long training: the records so far stay."""
     long = [

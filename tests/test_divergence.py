@@ -83,6 +83,7 @@ def test_what_follows_a_divergence_is_a_training_with_that_rate(tmp_path, data, 
 
 
 @pytest.mark.parametrize("chunks", [pytest.param(4, marks=pytest.mark.slow), 7])
+@pytest.mark.slow
 def test_resuming_remembers_the_cut(tmp_path, data, monkeypatch, chunks):
     """Killed just before the trap, and after it."""
     trapped(monkeypatch, 1e6, above=0.05)

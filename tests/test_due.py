@@ -73,6 +73,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
+@pytest.mark.few(2)
 def test_a_metric_is_renewed_exactly_when_its_steps_pass_the_bound(name):
     solver, options = KEPT[name]
     options = {"refresh": 1000, "drift": Drift(BOUND, rate), **options}
@@ -142,6 +143,7 @@ KINDS = {
     "name", [pytest.param(name, marks=pytest.mark.slow if name != "mlp" else ()) for name in KINDS]
 )
 @pytest.mark.usefixtures("promotion")
+@pytest.mark.slow
 def test_every_kind_counts_how_far_it_moved(name, tmp_path):
     """With a bound that is never reached: one renewal, the travel of all steps after it."""
     bounded = {"metric.renewal_kl": 1e9, "epochs": 1, "data.train_rows": 100, "batch_size": 10}

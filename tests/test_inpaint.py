@@ -59,10 +59,12 @@ def z_scores(drawn, names, distribution):
 
 
 @pytest.mark.parametrize("coding", ["signed", pytest.param("binary", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_completed_pixels_have_the_conditional_distribution(coding):
     model = trained(coding)
-    done = model.inpaint(np.tile(ROW, (CHAINS // 10, 1)), HIDE, number=10, steps=60, samples=2, seed=1)
-    assert done.samples.shape == done.means.shape == (CHAINS // 10, 10, 4)
+    rows = np.tile(ROW, (CHAINS // 40, 1))
+    done = model.inpaint(rows, HIDE, number=10, steps=60, samples=2, seed=1)
+    assert done.samples.shape == done.means.shape == (len(rows), 10, 4)
     flat = done.samples.reshape(-1, 4)
     assert (flat[:, ~HIDE] == ROW[~HIDE]).all()
     states, distribution = joint_distribution(model.parameters)
@@ -96,6 +98,7 @@ def test_a_step_leaves_the_conditional_distribution_as_it_is(samples):
     assert np.abs(z).max() < 5
 
 
+@pytest.mark.slow
 def test_chains_start_from_dreams_that_explain_the_known_pixels():
     """With many dreams the start alone is near the distribution; it is exact in the limit."""
     model = trained().parameters
@@ -109,6 +112,7 @@ def test_chains_start_from_dreams_that_explain_the_known_pixels():
     assert np.abs(expected - trained().sample(2000).mean(axis=0))[HIDE].max() > 0.1  # not the prior's
 
 
+@pytest.mark.slow
 def test_seeds_and_portions_decide_completions():
     rows = np.tile(ROW, (3, 1))
     one, same, other = (trained().inpaint(rows, HIDE, number=2, seed=seed) for seed in (1, 1, 2))

@@ -62,6 +62,7 @@ def matrix(found):
 
 
 @pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.few(1)
 def test_products_and_the_diagonal_are_those_of_the_matrix(dense):
     found, expected = operator(dense=dense), matrix(operator())
     product = found.bind()

@@ -58,6 +58,7 @@ def turned(method, model):
     ("decay", "relative", "choose"),
     few_of([(0.9, True, "direct"), (0.9, False, "cg")], (0.0, 0.9), (False, True), CURVED),
 )
+@pytest.mark.few(1)
 def test_a_step_is_as_long_as_the_ball_where_it_binds(choose, decay, relative):
     """Measured by the present metric, whatever is left of earlier gradients, and by whatever solver."""
     ball = divergence_ball(RADIUS, longest=learning_rate(LONG))
@@ -89,6 +90,7 @@ METHODS = {
     ("decay", "method"),
     few_of([(0.8, "dnrws"), (0.0, "nws, kept")], (0.0, 0.8), METHODS),
 )
+@pytest.mark.few(1)
 def test_the_radius_of_a_config_is_the_kl_of_its_steps(method, decay):
     """Of either network, by the metric in use, at every step of a training."""
     chosen = {"metric.kl_radius": RADIUS, "metric.gradient_decay": decay, "learning_rate": LONG}
@@ -143,6 +145,7 @@ def trained(method, turns):
     ("decay", "relative", "gain"),
     few_of([(0.9, True, True), (0.0, False, False)], (0.0, 0.9), (False, True), (False, True)),
 )
+@pytest.mark.few(1)
 def test_the_reduction_ratio_is_one_on_a_quadratic(gain, relative, decay):
     """The promise is that of the true gradient, also along an average of earlier ones."""
     options = Options(
@@ -185,6 +188,7 @@ def failing(below, value):
         pytest.param(np.nan, NON_FINITE, 1, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
 def test_a_failed_solve_refuses_the_step_and_the_damping_rises(value, result, refresh):
     """Until the solve succeeds: 1, 1.5 and 2.25 are too little, 3.375 is enough; a factor is made again."""
     objective = bowl()

@@ -121,6 +121,7 @@ OTHERS = [case for case in product((1, 7, 1000, 1001), (1e-9, 0.002, 64.0)) if c
 @pytest.mark.parametrize(
     ("samples", "memory_mb"), [*PORTIONS, *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHERS)]
 )
+@pytest.mark.few(1)
 def test_chunks_change_nothing_about_correctness(samples, memory_mb):
     """Any number of samples in any portions: E[mean of weights] = p(x), averaged over many keys."""
     model = machine((3, 2))
@@ -192,8 +193,8 @@ def test_portions_keep_to_the_memory():
 def test_rows_are_kept_in_order_across_portions():
     model = machine((3, 2))
     visible, expected = every_row(model)
-    many = jnp.tile(visible, (1, 70))[:, :501]
-    got = importance.log_likelihood(jax.random.key(2), model, many, samples=10_000)
+    many = jnp.tile(visible, (1, 70))[:, :501]  # two portions
+    got = importance.log_likelihood(jax.random.key(2), model, many, samples=4000)
     assert got.rows.shape == (501,)
     np.testing.assert_allclose(got.rows, np.tile(expected, 70)[:501], atol=0.3)
 
@@ -238,6 +239,7 @@ def test_one_sample_has_no_sampling_error_to_tell():
         pytest.param(64.0, 1.2, True, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
 def test_tails_tell_where_the_sampling_error_is_too_small(logit, heavy, memory_mb):
     """Visible units are fair coins whatever the hidden ones are, so log p(x) = -6 log 2."""
     visible = jnp.ones((6, 40))
@@ -250,6 +252,7 @@ def test_tails_tell_where_the_sampling_error_is_too_small(logit, heavy, memory_m
     assert got.pareto_k.shape == got.effective_samples.shape == (40,)
 
 
+@pytest.mark.slow
 def test_tails_are_left_out_on_demand_and_change_no_number():
     visible = jnp.ones((6, 40))
     whole, quick = (

@@ -92,6 +92,7 @@ def per_unit_vector(parts):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.few(1)
 def test_generation_blocks_are_the_full_fisher(coding, sizes):
     """The Fisher of log p(x, h) by enumeration has exactly these blocks and zeros elsewhere."""
     model = machine(SIZES[sizes], CODINGS[coding])
@@ -163,6 +164,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.few(4)
 def test_sources_equal_loops(coding, source):
     make, which, network, kind = SOURCES[source]
     model, drawn = sampled(coding)
@@ -194,6 +196,7 @@ def test_values_suffice(source):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("limit", [None, 10, 11, 1])
+@pytest.mark.few(2)
 def test_mixed_rows_are_the_mean_of_wake_and_dreams(coding, limit):
     """Half of the rows are of each phase, and each has half of the weight: block by block, in float64."""
     model, drawn = sampled(coding)

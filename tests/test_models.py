@@ -63,6 +63,7 @@ def test_many_units_do_not_overflow_in_single_precision(reuse):
 
 @pytest.mark.parametrize("units", [7, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 40))])
 @pytest.mark.parametrize("narrow", ["neither", "logit", "other", "both"])
+@pytest.mark.few(2)
 def test_log_ratio_is_the_difference_of_two(units, narrow):
     """With logits of every draw, of every row (recognition's first layer), and of none (the prior)."""
     rng = np.random.default_rng(units)
@@ -112,6 +113,7 @@ def state_number(state):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.few(2)
 def test_dreams_follow_the_joint_distribution(coding, sizes):
     """Counts of every joint state against its enumerated probability, with the library's generator."""
     model = machine(SIZES[sizes], CODINGS[coding])
@@ -132,6 +134,7 @@ def test_dreams_follow_the_joint_distribution(coding, sizes):
 
 @pytest.mark.parametrize("reuse", [False, True])
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.few(1)
 def test_waking_draws_follow_recognition(coding, reuse):
     model = machine(SIZES["two"], CODINGS[coding])
     m = oracles.numpy_model(model)

@@ -204,6 +204,7 @@ def test_refresh_keeps_the_metric_and_its_factor():
         np.testing.assert_allclose(vector(shown), vector(right), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_refused_step_has_its_factors_made_again():
     """They may be what was wrong. Steps are counted; no average has anything of a refused step."""
     model = machine()

@@ -50,6 +50,7 @@ def column(model, drawn, sample, row):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.few(2)
 def test_log_weights_equal_loops(coding, sizes):
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
@@ -70,6 +71,7 @@ REST = [case for case in product(METHODS, SIZES, CODINGS) if case not in FEW]
 @pytest.mark.parametrize(
     ("method", "sizes", "coding"), [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )
+@pytest.mark.few(2)
 def test_gradient_equals_loops(coding, sizes, method):
     model = machine(SIZES[sizes], CODINGS[coding])
     objective, shares = METHODS[method]
@@ -112,6 +114,7 @@ UNTOLD = [case for case in product(REVALUED, CODINGS) if case not in TOLD]
 @pytest.mark.parametrize(
     ("method", "coding"), [*TOLD, *(pytest.param(*case, marks=pytest.mark.slow) for case in UNTOLD)]
 )
+@pytest.mark.few(1)
 def test_the_gradient_of_revalue_is_that_of_the_estimate(coding, method):
     """At the model of the estimate, by automatic differentiation; elsewhere it is another one."""
     model = machine(coding=CODINGS[coding])

@@ -65,6 +65,7 @@ def directions_taken(name, rate, damping, steps=1):
 
 
 @pytest.mark.parametrize("name", ["generation", pytest.param("recognition", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_reduction_ratio_tends_to_one_for_small_steps(name):
     """Of either network, where only that network moves."""
     gaps = []
@@ -84,6 +85,8 @@ def test_reduction_ratio_tends_to_one_for_small_steps(name):
         pytest.param("recognition", 50.0, 1.1, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_damping_adapts_to_how_steps_do(name, rate, expected):
     """A tiny step does what was promised: less damping. A huge one does not: more."""
     damping = levenberg_marquardt(constant(0.1), factor=1.1, every=2)
@@ -96,6 +99,7 @@ def test_damping_adapts_to_how_steps_do(name, rate, expected):
     assert np.isnan(float(found[1].evidence.evidence.ratio))
 
 
+@pytest.mark.slow
 def test_the_damping_of_a_config_adapts_every_twenty_steps_by_a_tenth():
     """Each network's own, from what the schedule says, between a thousandth and a thousand times of it."""
     chosen = {"metric.adaptive": True, "metric.final_damping": 0.03, "damping": 0.3, "solver": "diagonal"}
@@ -236,6 +240,7 @@ def everything(model, values):
 
 
 @pytest.mark.parametrize("coding", ["binary", pytest.param("signed", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_star_likelihood_and_its_normalizer(coding):
     model = machine((3, 2, 2), CODINGS[coding], spread=0.3)
     exact = star(oracles.numpy_model(model))
@@ -259,6 +264,7 @@ STEPPING = [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) 
 
 
 @pytest.mark.parametrize("method", STEPPING)
+@pytest.mark.few(2)
 def test_every_method_takes_a_finite_step(method):
     """From the config to a step, with the options that compose."""
     damped = {"damping": 0.3} if ("helmholtz", method) in readers("metric.damping") else {}
@@ -272,6 +278,7 @@ def test_every_method_takes_a_finite_step(method):
     assert 0 < np.abs(vector(after.model) - vector(model)).max() < 10
 
 
+@pytest.mark.slow
 def test_diagonal_method_is_the_natural_one_with_the_diagonal_solver():
     steps = []
     for settings in ({"method": "dnrws"}, {"method": "nrws", "solver": "diagonal"}):
@@ -285,6 +292,7 @@ def test_diagonal_method_is_the_natural_one_with_the_diagonal_solver():
 
 
 @pytest.mark.parametrize("method", ["nrws", pytest.param("rws", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_sleep_well_moves_recognition_more(method):
     moved = []
     for sleeps in (1, 4):
@@ -318,6 +326,7 @@ POISONS = (np.nan, np.inf, 1e20, 1e160)
         pytest.param("nrws", 10, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
 def test_biases_show_that_a_step_is_not_finite(method, refresh):
     """Whatever is wrong with a model, and wherever: no weight's step is bad without one of a bias."""
     model = machine()

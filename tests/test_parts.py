@@ -64,6 +64,7 @@ def distances(state):
 @pytest.mark.parametrize(
     "method", ["nrws", *(pytest.param(m, marks=pytest.mark.slow) for m in ("rws", "ws"))]
 )
+@pytest.mark.slow
 def test_the_steps_of_adam_are_in_the_ratio_of_the_rates(method):
     """The optimizer comes before the rates: no normalization can cancel them."""
     rates = {"generation__rate": 0.003, "recognition__rate": 0.012}
@@ -92,6 +93,7 @@ def test_a_rate_of_its_own_is_that_of_the_network_alone(method, optimizer):
         np.testing.assert_allclose(found[number], moved(alike, 1)[number], rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_a_network_without_a_rate_has_that_of_the_optimizer():
     own = setting(method="rws", recognition__rate=0.05, learning_rate=0.01)
     alike = setting(method="rws", recognition__rate=0.05, generation__rate=0.01, learning_rate=7.0)
@@ -111,6 +113,7 @@ BALL, ADAPTIVE = {"metric__kl_radius": 1e9}, {"metric__adaptive": True}
         pytest.param("none", BALL, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.few(1)
 def test_rates_of_their_own_bound_steps_that_decide_their_lengths(length, generation):
     """Also for a network without a metric, which goes by its rate alone."""
     own = {"generation__rate": 0.01, "recognition__rate": 0.05, "metric__generation": generation}
@@ -168,6 +171,7 @@ def calls_of(primitive, jaxpr):
     ("solver", "primitive"), [(direct(), "cholesky"), (dual(), "cholesky"), (shared(), "eigh")]
 )
 @pytest.mark.parametrize("refresh", [1, 2])
+@pytest.mark.few(2)
 def test_lapack_calls_wait_for_each_other_through_both_networks(solver, primitive, refresh):
     """Four layers, four calls, each after the one before; with a kept metric one loop for each network."""
     model = machine()

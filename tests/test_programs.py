@@ -43,6 +43,7 @@ def other_data(tmp_path):
     return str(tmp_path / "other.npy")
 
 
+@pytest.mark.slow
 def test_a_metric_that_is_replaced_is_used_although_the_settings_are_the_same(tmp_path, data, traces):
     """As `experiments.nrws_choices.published` replaces one."""
     settings = SHORT | {"data": data, "method": "nrws", "metric.generation": "wake"}

@@ -102,6 +102,7 @@ def stopped(out, data, chunks, action=die, **settings):
 
 
 @pytest.mark.parametrize("case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)])
+@pytest.mark.few(1)
 def test_a_stopped_training_goes_on_bit_for_bit(tmp_path, data, whole, case):
     """Stopped twice: in the middle of an epoch, by a signal, and at the end of one, by a kill."""
     settings = (CASES | SLOW)[case]
@@ -152,6 +153,7 @@ def test_more_epochs_are_those_of_a_longer_training(tmp_path, data, whole, case)
     )
 
 
+@pytest.mark.slow
 def test_an_extension_that_was_killed_goes_on(tmp_path, data, whole):
     run = tmp_path / "run"
     natgrad.train(data=data, out=run, **SETTINGS | {"epochs": 3})

@@ -28,6 +28,7 @@ def in_shared_basis(blocks, gradient, damping, rank):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("rank", [1, 4, 32])
+@pytest.mark.few(3)
 def test_equals_its_definition(shape, rank):
     blocks, gradient = problem(**SHAPES[shape])
     found = join(run(shared(rank), blocks, gradient, 0.2).value)
@@ -59,6 +60,7 @@ def test_rows_and_units_of_weight_zero_do_no_harm():
     np.testing.assert_allclose(found, in_shared_basis(empty, gradient, 0.1, 32), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_stores_two_thin_matrices():
     blocks, _ = problem(inputs=40, units=7, rows=50)
     factor = shared(8).prepare(blocks, jnp.full(7, 0.1))

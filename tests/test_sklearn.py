@@ -126,6 +126,7 @@ def test_in_a_grid_by_the_natural_method():
     assert search.score(X) == search.best_estimator_.score(X)
 
 
+@pytest.mark.slow
 def test_scaling_is_undone_in_samples():
     data = np.random.default_rng(0).normal(3.0, 2.0, (16, 3))
     done = machine(scale=True).fit(data)

@@ -72,6 +72,7 @@ SHAPES = {"wide": {"rows": 6}, "square": {"rows": 10}, "tall": {"rows": 50}}
 @pytest.mark.parametrize("solver", EXACT)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("damping", [0.05, 0.2, 2.0])
+@pytest.mark.few(9)
 def test_exact_in_float64(solver, shape, damping):
     blocks, gradient = problem(**SHAPES[shape])
     found = run(EXACT[solver], blocks, gradient, damping)
@@ -115,6 +116,7 @@ def test_diagonal_divides_by_the_diagonal():
 
 
 @pytest.mark.parametrize("rows", [6, 60])
+@pytest.mark.few(1)
 def test_conjugate_gradients_converge_monotonically(rows):
     blocks, gradient = problem(inputs=30, rows=rows)
     expected = dense_solve(blocks, gradient, 0.1)
@@ -239,6 +241,7 @@ REST = [case for case in itertools.product(ROWS, (False, True), CURVED) if case 
 @pytest.mark.parametrize(
     ("rows", "relative", "solver"), [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )
+@pytest.mark.few(3)
 def test_the_curvature_of_a_solution_is_its_length_in_the_metric(solver, rows, relative):
     """x^T F x of what was found, be it the solution or not, with one damping or one for every unit."""
     operator, right, matrices = layered(ROWS[rows])

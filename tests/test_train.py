@@ -207,6 +207,7 @@ def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, 
         assert int(share) / 100 >= max(0.5, result["heavy_tailed_rows"] or 0)
 
 
+@pytest.mark.slow
 def test_evaluating_a_bidirectional_machine(place, data):
     """Its own likelihood has both errors, from exactly as many samples as were asked for."""
     run = natgrad.train(data=data, out=place / "bihm", **SETTINGS | {"method": "bihm", "epochs": 0})
@@ -310,6 +311,7 @@ def test_missing_devices_are_said(tmp_path):
         natgrad.train(data="3by3", device="tpu", out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_the_exact_divergence_is_recorded_where_the_distribution_is_known(place):
     settings = SETTINGS | {"epochs": 0, "batch_size": 32, "evaluation.rows": 10}
     run = natgrad.train(data="3by3", out=place / "exact", **settings)

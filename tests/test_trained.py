@@ -20,6 +20,7 @@ def trained(coding="signed"):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.few(1)
 def test_samples_are_binary_rows_with_the_means_they_came_from(coding):
     model = trained(coding)
     samples, means = model.sample(5000, seed=3), model.means(5000, seed=3)
@@ -40,6 +41,7 @@ def test_seeds_decide_samples():
 
 
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.few(1)
 def test_likelihoods_agree_with_enumeration(coding):
     model = trained(coding)
     m = oracles.numpy_model(model.parameters)
@@ -52,6 +54,7 @@ def test_likelihoods_agree_with_enumeration(coding):
 
 
 @pytest.mark.parametrize("coding", CODINGS)
+@pytest.mark.few(1)
 def test_posterior_means_agree_with_enumeration(coding):
     model = trained(coding)
     m = oracles.numpy_model(model.parameters)

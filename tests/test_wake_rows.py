@@ -74,6 +74,7 @@ def test_all_rows_are_taken_with_their_weights(coding):
 
 
 @pytest.mark.parametrize(("limit", "kept", "data"), [(3, 1, 3), (5, 1, 5), (9, 1, 5), (12, 2, 5), (29, 5, 5)])
+@pytest.mark.few(2)
 def test_every_datum_keeps_equally_many_rows(limit, kept, data):
     model, phases = drawn()
     choose = jax.jit(fisher.resampled, static_argnums=2)

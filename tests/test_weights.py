@@ -26,6 +26,7 @@ def drawn(samples, spread=1.0, seed=0):
     ("samples", "chunk", "kept"),
     [(200, 7, 64), (200, 64, 4), (200, 1, 3), (201, 300, 64), (5, 2, 0), (1, 1, 0)],
 )
+@pytest.mark.few(3)
 def test_a_stream_tells_what_all_weights_at_once_tell(samples, chunk, kept):
     table = drawn(samples)
     found = streamed(table, samples, chunk, kept)
@@ -41,6 +42,7 @@ def test_a_stream_tells_what_all_weights_at_once_tell(samples, chunk, kept):
 
 @pytest.mark.parametrize("samples", [121, 1000])
 @pytest.mark.parametrize("spread", [0.3, 1.0, 3.0])
+@pytest.mark.few(2)
 def test_the_shape_of_a_streamed_tail_is_that_of_all_weights(samples, spread):
     table = drawn(samples, spread)
     rows = weights.row_statistics(streamed(table, samples, 16, weights.kept_for(samples)), samples)

@@ -114,6 +114,7 @@ def test_download_of_something_else_leaves_nothing(empty_folders, server):
 
 
 @pytest.mark.parametrize("missing", ["/other.npz", None], ids=["not found", "offline"])
+@pytest.mark.few(1)
 def test_failed_download_is_one_sentence(empty_folders, server, missing):
     url = server + missing if missing else "http://127.0.0.1:9/set.npz"
     with pytest.raises(InputError, match=r"could not be saved \(\w+\); go online, or put it under") as caught:

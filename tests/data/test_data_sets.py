@@ -145,6 +145,7 @@ def test_mini_mnist_agrees_with_scipy(real_data):
     np.testing.assert_array_equal(small.valid, shrink_by_scipy(large.valid, 28) > 0.5 + 1e-9)
 
 
+@pytest.mark.slow
 def test_mini_mnist_in_grey_is_resampled_grey_mnist(real_data):
     large, small = load("mnist", split_seed=3), load("mini-mnist", binarize="resample", split_seed=3)
     means = shrink_by_scipy(large.valid, 28)

@@ -43,6 +43,7 @@ def inside(run, name):
 
 @pytest.mark.parametrize("name", ["config.toml", "trace.jsonl", "environment.json", ".json", ".safetensors"])
 @pytest.mark.parametrize("make", [pipe, endless, os.mkdir], ids=["pipe", "device", "folder"])
+@pytest.mark.few(5)
 def test_what_is_not_a_file_is_passed_over_or_refused(copied, run, name, make, tried):
     shutil.copytree(run, copied.parent / "good")
     path = inside(copied, name)

@@ -19,6 +19,7 @@ CASES = {
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.few(3)
 def test_streams(name, tmp_path, tried):
     arguments, code, sentence = CASES[name]
     place = tmp_path / "place"

@@ -115,6 +115,7 @@ def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
         np.testing.assert_allclose(state.kept.level, 0.3 * factor)
 
 
+@pytest.mark.slow
 def test_float32_parameters_stay_float32_also_where_float64_is_enabled():
     _, parameters, rows = problem("softmax")
     low = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (parameters, rows.inputs))
@@ -157,4 +158,4 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence():
         ng.natural_gradient(odd, ng.softmax(), options=ng.Options(refresh=5))
     searching = ng.natural_gradient(odd, ng.softmax(), options=ng.Options(length=ng.line_search()))
     with pytest.raises(InputError, match="looks at the loss; give update targets"):
-        searching.update(parameters, searching.init(parameters), parameters, inputs=x)
+        jax.eval_shape(searching.update, parameters, searching.init(parameters), parameters, inputs=x)

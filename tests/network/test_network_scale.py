@@ -52,6 +52,7 @@ def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_mo
     assert temporary(curvature.fisher(rows_at_once=64), rows) <= 4 * parameter_bytes()
 
 
+@pytest.mark.slow
 def test_rows_at_once_bound_the_memory_of_activations(optimized):
     """Ten thousand rows of activations would take 280 MB more than portions of 64 do."""
     whole, pieces = (temporary(curvature.fisher(rows_at_once=size), 10_000) for size in (None, 64))
@@ -116,6 +117,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 def test_a_batch_over_two_devices_gives_the_same_step():
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",

@@ -61,6 +61,7 @@ def test_solvers_agree_with_elimination(damping):
 
 @pytest.mark.parametrize("start", ["zero", "guess"])
 @pytest.mark.parametrize("name", ["dense", "dual", "cg", "preconditioned", "minres"])
+@pytest.mark.few(4)
 def test_curvature_and_residual_are_those_of_the_solution(name, start):
     """x^T F x and |g - (damping I + F) x| / |g|, also where the iteration is stopped early."""
     rows, g, damping = np.random.default_rng(0).normal(size=(4, 15)), right(15), 0.3
@@ -241,6 +242,7 @@ SINGULAR = {
 
 @pytest.mark.parametrize("compatible", [True, False])
 @pytest.mark.parametrize("values", SINGULAR)
+@pytest.mark.few(4)
 def test_minres_qlp_returns_the_pseudo_inverse_solution(values, compatible):
     matrix, g = symmetric(SINGULAR[values]), np.asarray(right(10))
     if compatible:
@@ -294,6 +296,7 @@ def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_syste
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.few(1)
 def test_minres_qlp_never_runs_away_however_many_iterations_it_may_make(dtype):
     """Without a solution, the iterates of MINRES are longer by a null component, but not by orders."""
     rng, ends = np.random.default_rng(0), []

@@ -130,6 +130,8 @@ RATES = {"hessian-free": 1.0, "krylov": 1.0, "tonga": 0.5, "units": 0.5, "plain"
         ),
     ],
 )
+@pytest.mark.few(1)
+@pytest.mark.slow
 def test_the_other_networks_learn_too(own, name, changed, column):
     changed = changed | {"data": own / changed.get("data", "classes.npz"), "optimizer": "adam"}
     done = natgrad.train(out=own / name, **settings_of(own, method="plain", **changed), learning_rate=0.02)
@@ -220,6 +222,7 @@ def test_the_report_shows_the_curves_of_error_and_loss(run, tmp_path):
     assert "Reconstructions" not in page
 
 
+@pytest.mark.slow
 def test_an_autoencoder_learns_and_its_report_has_reconstructions(own, tmp_path):
     changed = {"model": "autoencoder", "layers": (4, 3), "method": "plain", "labelled": 64}
     done = natgrad.train(out=own / "drawn", **settings_of(own, **changed), learning_rate=0.1)
@@ -282,6 +285,7 @@ def test_data_that_do_not_fit_the_network_are_one_sentence(own, given, match):
         problem(own, **given)
 
 
+@pytest.mark.slow
 def test_inputs_may_be_real(own, place):
     done = natgrad.train(
         out=own / "real", **settings_of(own, data=own / "real.npz", **{"data.binarize": "real"})

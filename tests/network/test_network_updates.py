@@ -63,6 +63,7 @@ def test_levenberg_and_marquardt_follow_the_ratio(ratio, factor):
     assert held.renew(jnp.asarray(1.0), jnp.asarray(ratio)) == 1
 
 
+@pytest.mark.slow
 def test_levenberg_and_marquardt_may_look_at_some_steps_only():
     """With `every` 3 the ratio is computed, and the damping changed, at steps 0, 3, ... only."""
     task, parameters, rows = problem("softmax")
@@ -183,6 +184,7 @@ def near(found, expected, tolerance=1e-7):
 EXACT = conjugate_gradient(200, stop=small_residual(1e-12))
 
 
+@pytest.mark.slow
 def test_the_metric_may_see_the_same_other_or_unlabeled_rows():
     task, parameters, rows = problem("softmax", rows=6)
     other = Examples(rows.inputs[:4] + 1)
@@ -194,6 +196,7 @@ def test_the_metric_may_see_the_same_other_or_unlabeled_rows():
         near(info.gradient, jax.jit(jax.grad(lambda p: task_loss(task, p, rows)))(parameters), 1e-12)
 
 
+@pytest.mark.slow
 def test_damping_relative_to_the_mean_diagonal_makes_scale_disappear():
     """A loss (and metric) a thousand times larger gives the same direction."""
     task, parameters, rows = problem("linear")
@@ -297,6 +300,7 @@ def methods(task):
     }
 
 
+@pytest.mark.slow
 def test_every_preset_descends_and_the_second_order_ones_faster_than_sgd():
     task, rows = Task(perceptron.perceptron(), outputs.softmax()), digits_like()
     final = {}
@@ -381,6 +385,7 @@ def test_unit_blocks_refuse_what_is_no_perceptron_and_outputs_without_parts():
         blocks_of(sampled, task(output._replace(sample=None)), mlp(), x)
 
 
+@pytest.mark.slow
 def test_centered_and_uncentered_covariance_give_collinear_directions():
     """U's direction is C's, shorter by 1 + g^T (damping + C)^-1 g."""
     task, parameters, rows = problem("softmax", rows=4)
@@ -426,6 +431,7 @@ def test_a_natural_step_does_not_depend_on_the_parametrization():
     [(None, 1e-3), (unit_gradients(40), 1e-8), (direct(), 1e-10)],
     ids=["usual", "cg", "direct"],
 )
+@pytest.mark.few(1)
 def test_blocks_of_units_solve_like_dense_blocks(solver, tolerance):
     """The default is truncated; LAPACK calls of the direct solver wait for each other, layer by layer."""
     layers, rows = mlp((3, 4, 2)), digits_like(12)

@@ -2,25 +2,23 @@
 
 import itertools
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 
-from natgrad.layers import generator
-from natgrad.layers.bernoulli import BINARY, SIGNED
-from natgrad.models.rbm.machine import boltzmann
+from natgrad.layers.bernoulli import BINARY, SIGNED, Layer
+from natgrad.models.rbm.machine import Boltzmann
+from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits
 
 CODINGS = {"binary": BINARY, "signed": SIGNED}
 
 
 def made(coding="binary", sizes=(4, 3), seed=0, scale=0.7, gaussian=False):
     """A machine with weights and biases that matter."""
-    key = jax.random.split(generator.key(seed), 3)
-    model = boltzmann(key[0], sizes, coding=CODINGS[coding], gaussian=gaussian, deviation=scale)
-    return model.with_arrays(
-        model.weight,
-        scale * jax.random.normal(key[1], (sizes[1],)),
-        scale * jax.random.normal(key[2], (sizes[0],)),
-    )
+    visible, hidden = sizes
+    rng, units = np.random.default_rng(seed), BernoulliUnits(CODINGS[coding])
+    draw = lambda *shape: jnp.asarray(rng.normal(scale=scale, size=shape))  # noqa: E731
+    layer, below = Layer(draw(hidden, visible), draw(hidden)), draw(visible)
+    return Boltzmann(layer, below, GaussianUnits() if gaussian else units, units)
 
 
 def all_states(units, coding):

@@ -51,6 +51,7 @@ def every_score(found, rows):
     return np.array([[-np.logaddexp(0, free(flipped(v, i)) - free(v)) for i in range(len(v))] for v in rows])
 
 
+@pytest.mark.slow
 def test_it_learns_what_scikit_learn_s_learns():
     """The same data, persistent chains and rates: all pseudo-likelihoods, and both scores, are alike."""
     rows = two_kinds(400)
@@ -189,6 +190,7 @@ def test_a_score_per_feature_does_not_grow_with_the_features():
     assert scores[0] == pytest.approx(scores[1], rel=0.2)
 
 
+@pytest.mark.slow
 def test_features_of_very_sparse_rows_are_not_all_one():
     """One value in eighty is 1; scikit-learn's features are 1 for every row, and say nothing."""
     rng = np.random.default_rng(0)

@@ -21,6 +21,7 @@ flat = fisher.raveled
 
 
 @pytest.mark.parametrize(("coding", "sizes"), [("binary", (4, 3)), ("signed", (2, 4))])
+@pytest.mark.few(1)
 def test_the_exact_fisher(coding, sizes, monkeypatch):
     model = made(coding, sizes)
     every = Enumerated(model, coding)
@@ -55,6 +56,7 @@ def test_the_four_pictures_of_the_fisher(coding, sizes):
     assert sum(found.parts.values()) == len(t)
 
 
+@pytest.mark.slow
 def test_the_pictures_of_one_hidden_unit():
     """Of a large machine: all states as samples, as often as they are probable."""
     model, every = looked_at("binary")
@@ -160,6 +162,7 @@ WAYS = [(name, False) for name in (*solving.WHOLE_SOLVERS, "unrefined")]
 
 
 @pytest.mark.parametrize(("name", "centered"), [*WAYS, ("auto", True), ("unrefined", True), ("blocks", True)])
+@pytest.mark.few(3)
 def test_every_solver_solves_its_part(name, centered):
     model, _ = looked_at("signed")
     operator, gradient, damping = weighted("signed"), made("signed", seed=5), jnp.asarray(0.1)
@@ -206,12 +209,13 @@ def test_a_gradient_as_a_sum_over_samples_has_the_same_solution(fresh, centered,
     carry = objective.init(generator.key(1), model, rows)
     now, last = (jax.jit(objective.estimate)(generator.key(n), carry, model, rows)[0] for n in (2, 3))
     metric = fisher.sampled_fisher(marginal=marginal)
-    operator, _ = metric.measure(generator.key(0), (), model, (now if fresh else last).samples)
+    operator, _ = jax.jit(metric.measure)(generator.key(0), (), model, (now if fresh else last).samples)
     found = []
     solvers = (solving.in_sample_space(fresh=fresh), solving.dense_solve())
     for solver, gradient in zip(solvers, (now.gradient, now.gradient.whole()), strict=True):
         charted = solving.centering(solver) if centered else solver
-        found.append(charted.solve(charted.prepare(operator, jnp.asarray(0.1), 0.0)[0], gradient, None))
+        whole = jax.jit(lambda a, b, s=charted: s.solve(s.prepare(a, jnp.asarray(0.1), 0.0)[0], b, None))
+        found.append(whole(operator, gradient))
     np.testing.assert_allclose(flat(found[0].value), flat(found[1].value), atol=1e-10)
     np.testing.assert_allclose(found[0].curvature, found[1].curvature, rtol=1e-8)
     phases = (now.samples.chains.visible, now.samples.rows)

@@ -79,6 +79,7 @@ def test_the_proxy_of_a_gaussian_machine_is_a_density_of_rows():
 
 
 @pytest.mark.parametrize(("coding", "gaussian"), [("binary", False), ("signed", False), ("binary", True)])
+@pytest.mark.few(1)
 def test_annealing_states_an_error_that_holds(coding, gaussian):
     model = made(coding, (8, 6), scale=0.5, gaussian=gaussian)
     exact, base, good = float(jax.jit(partition.exact_log_z)(model)), 0.1 * jnp.arange(8.0), [0, 0, 0]

@@ -29,6 +29,7 @@ def naive_gradient(model, coding, rows):
 
 
 @pytest.mark.parametrize(("coding", "centering"), [("binary", False), ("signed", True)])
+@pytest.mark.few(1)
 def test_the_enumerated_gradient(coding, centering):
     model, rows = made(coding), jnp.asarray(all_states(4, coding)[:, ::3])
     objective = objectives.enumerated_likelihood(centering=centering)
@@ -43,6 +44,7 @@ def test_the_enumerated_gradient(coding, centering):
 
 
 @codings
+@pytest.mark.few(1)
 def test_a_centered_step_is_the_plain_step_of_the_centered_chart(coding):
     model, rows = made(coding), jnp.asarray(all_states(4, coding)[:, ::3])
     objective = objectives.enumerated_likelihood(centering=True)
@@ -74,8 +76,9 @@ NEGATIVES = {
 
 @pytest.mark.parametrize(
     ("coding", "name"),
-    [("signed", "cd"), ("binary", "pcd"), ("signed", "tempering")],
+    [("binary", "pcd"), ("signed", "cd"), ("signed", "tempering")],
 )
+@pytest.mark.few(1)
 def test_a_sampled_gradient_is_that_of_its_samples(coding, name):
     model, rows = made(coding), jnp.asarray(all_states(4, coding)[:, ::3])
     objective = objectives.sampled_likelihood(NEGATIVES[name])
@@ -92,6 +95,7 @@ def test_a_sampled_gradient_is_that_of_its_samples(coding, name):
 
 
 @codings
+@pytest.mark.few(1)
 def test_tempered_chains_have_the_machine_as_their_law(coding):
     model, number = made(coding, scale=0.6), 4000
     every = Enumerated(model, coding)

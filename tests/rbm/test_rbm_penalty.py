@@ -46,6 +46,7 @@ def naive_penalty(model, coding, chosen):
         ("signed", (4, 3), "hh"),
     ],
 )
+@pytest.mark.few(2)
 def test_the_gradient_is_that_of_the_enumerated_penalty(coding, sizes, chosen):
     model = made(coding, sizes)
     expected, slope = jax.jit(jax.value_and_grad(lambda m: naive_penalty(m, coding, chosen)))(model)
@@ -55,6 +56,7 @@ def test_the_gradient_is_that_of_the_enumerated_penalty(coding, sizes, chosen):
     assert np.abs(flat(slope)).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_many_states_are_summed_in_portions(monkeypatch):
     model = made("signed", (4, 3))
     whole = exact(model, "all")
@@ -126,6 +128,7 @@ def test_the_practical_version_adds_the_average_change_of_the_covariance():
     assert {True, False} == set(map(bool, course))
 
 
+@pytest.mark.slow
 def test_a_penalty_from_chains():
     """The average over many chains is near the exact gradient; no z-test, as the estimate is biased."""
     model, rows = made("signed", scale=0.3), jnp.asarray(all_states(4, "signed")[:, ::3])

@@ -72,6 +72,7 @@ def test_a_training_that_is_continued_is_the_same_bit_for_bit(run, binary, place
     np.testing.assert_array_equal(done.model.chains, run.model.chains)
 
 
+@pytest.mark.slow
 def test_a_whitened_training_is_continued_bit_for_bit_and_says_how_white_it_is(binary, place):
     """Chart and averages are part of the state; more than one chart is made, each by two decompositions."""
     settings = {"method": "eigen-whitening", "whitening.refresh": 3}
@@ -102,6 +103,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.few(4)
 def test_every_way_trains_a_step(name, binary, real):
     """Without a folder, since a program takes a second to compile."""
     settings = {"model": "rbm", "hidden": 3, "batch_size": 8, "chains": 10, "data": binary} | CASES[name]
@@ -170,6 +172,7 @@ def test_a_machine_in_a_file_is_judged(run, binary, tmp_path, capsys):
     assert other.reconstruct(rows).shape == (6, 6)
 
 
+@pytest.mark.slow
 def test_a_large_machine_is_annealed_from_both_ends():
     model = TrainedBoltzmann(boltzmann(generator.key(0), (24, 25), deviation=0.1))
     rows = np.random.default_rng(0).integers(0, 2, (20, 24))

@@ -58,6 +58,7 @@ def log_p_of_chart(inner, chart, offsets, coding):
 
 @codings
 @pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.few(2)
 def test_an_update_of_the_chart_changes_no_probability(coding, rule):
     """With old and new U and V, its parameters absorbing the change, it is the plain machine."""
     model, offsets, chart = made(coding), some_offsets(), some_chart()
@@ -72,6 +73,7 @@ def test_an_update_of_the_chart_changes_no_probability(coding, rule):
 
 
 @pytest.mark.parametrize(("coding", "biases"), [("binary", True), ("signed", False)])
+@pytest.mark.few(1)
 def test_a_step_is_the_plain_step_of_the_chart(coding, biases):
     model, rows = made(coding), jnp.asarray(all_states(4, coding)[:, ::3])
     objective = objectives.enumerated_likelihood(centering=True)

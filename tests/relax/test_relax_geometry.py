@@ -49,6 +49,7 @@ def test_gaussian_exponential_solves_the_geodesic_equation():
     assert_close([*mean, covariance[0, 0], covariance[1, 1], covariance[0, 1]], end, 1e-6)
 
 
+@pytest.mark.slow
 def test_circles_and_spheres_solve_the_geodesic_equation():
     family, theta = FAMILIES["independence"]
     eta, velocity = family.expectation(theta), jnp.array([0.2, 0.1, -0.3])

@@ -44,6 +44,7 @@ def test_gaussian_moments_up_to_degree_four_are_quadratures():
             assert_close(relaxation.moment(mean, covariance, term), direct, 1e-12)
 
 
+@pytest.mark.slow
 def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
     family, theta = FAMILIES["full"]
     quartic = relaxation.polynomial({(0,): 6.0, (0, 0): 8.0, (0, 0, 1): -1.0, (0, 0, 1, 1): -2.0})
@@ -72,6 +73,7 @@ def test_monte_carlo_gradient_is_unbiased_with_either_center():
 
 
 @pytest.mark.parametrize("number", [12, 40])
+@pytest.mark.few(1)
 def test_natural_gradient_from_samples_is_the_coefficients_of_f(number):
     family, theta = FAMILIES["pairwise"]
     coefficients = jnp.array([0.5, -1.0, 2.0, 0.3, -0.7])
@@ -80,6 +82,7 @@ def test_natural_gradient_from_samples_is_the_coefficients_of_f(number):
     assert_close(found, coefficients, 1e-9)
 
 
+@pytest.mark.slow
 def test_damped_natural_gradient_is_the_same_in_both_spaces():
     rng = np.random.default_rng(0)
     statistics, values = jnp.asarray(rng.normal(size=(6, 9))), jnp.asarray(rng.normal(size=6))

@@ -43,6 +43,7 @@ def scalars(folder: Path) -> dict[str, dict[int, float]]:
     return found
 
 
+@pytest.mark.slow
 def test_event_files_hold_what_the_trace_holds(run: Path) -> None:
     rows = [json.loads(line) for line in (run / "trace.jsonl").read_text("utf-8").splitlines()]
     found = scalars(run)

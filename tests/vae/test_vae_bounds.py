@@ -46,6 +46,7 @@ def rows_for(model):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.few(2)
 def test_parts_of_the_bound_equal_quadrature(name):
     """The divergence's closed form, log p(x | z) of given draws, and the bound below log p(x)."""
     model = made(**MODELS[name])
@@ -111,6 +112,7 @@ def along_a_line(value, model):
 
 
 @pytest.mark.parametrize("name", ["elbo", "importance", "sleep"])
+@pytest.mark.few(2)
 def test_gradients_are_finite_differences_of_the_loss_of_fixed_draws(name):
     model = made(gaussian=True, hidden=(2,))
     draws = drawn_for(generator.key(3), model, rows_for(model), 3, dreaming=True)
@@ -202,6 +204,7 @@ EXPECTATIONS = {
 
 
 @pytest.mark.parametrize("name", EXPECTATIONS)
+@pytest.mark.few(1)
 def test_estimators_have_the_exact_gradient_as_their_mean(name):
     """Recognition's gradient over independent draws, |z| < 5 in every entry."""
     oracle, samples, number = EXPECTATIONS[name]

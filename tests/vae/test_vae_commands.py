@@ -60,6 +60,7 @@ def test_evaluate_says_the_likelihood_and_its_bounds(run, capsys):
     assert "warning" not in found
 
 
+@pytest.mark.slow
 def test_evaluate_warns_of_few_samples(run):
     found = evaluated_run(run.folder, samples=3, bound_samples=1, rows=4)
     assert found["rows"] == 4
@@ -89,6 +90,7 @@ def test_samples_reconstructions_and_completions_are_drawn(run, capsys, tmp_path
     assert len(list(tmp_path.iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_the_fisher_of_both_networks_is_drawn(run, capsys, tmp_path):
     found = done(capsys, "fisher", run.folder, "--rows", 20, "--out", tmp_path / "f.png")
     layers = [(row["network"], row["layer"], row["units"], row["block"]) for row in found["layers"]]

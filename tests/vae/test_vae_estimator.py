@@ -77,6 +77,7 @@ def test_samples_are_in_the_units_of_the_data(fitted, gaussian):
     assert (gaussian.inverse_transform(gaussian.transform(REAL)).mean(axis=0) > 1).all()
 
 
+@pytest.mark.slow
 def test_a_pickled_machine_is_the_same_and_learns_further(fitted):
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))

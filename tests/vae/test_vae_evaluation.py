@@ -117,6 +117,7 @@ def test_a_move_keeps_the_conditional_distribution():
         assert abs(then.mean() - now.mean()) < 5 * (now - then).std() / np.sqrt(number)
 
 
+@pytest.mark.slow
 def test_completions_of_real_rows_have_the_conditional_mean():
     """Of a Gaussian model, by quadrature."""
     model, row = made(latent=2, gaussian=True, scale=2.0), np.array([0.3, -0.5, 0.8])

@@ -69,6 +69,7 @@ def oracle(side, model, inputs):
 @pytest.mark.parametrize(
     ("name", "gaussian"), [("recognition", False), ("prior", False), ("generation", True)]
 )
+@pytest.mark.few(1)
 def test_products_equal_dense_matrices(name, gaussian):
     model, side = made(latent=2, hidden=(3,), gaussian=gaussian), SIDES[name]
     draws, key = drawn(model), generator.key(1)
@@ -85,6 +86,7 @@ def test_products_equal_dense_matrices(name, gaussian):
 
 
 @pytest.mark.parametrize("name", ["recognition", "generation"])
+@pytest.mark.few(1)
 def test_unit_blocks_are_unbiased_blocks_of_the_fisher_and_exact_for_outputs(name):
     model, side = made(latent=2, hidden=(3,), gaussian=True), SIDES[name]
     draws, number = drawn(model), 2000

@@ -85,6 +85,7 @@ def test_every_pixel_is_spread_over_a_square_two_pixels_apart():
 
 
 @pytest.mark.parametrize("image", [(13, 10), (28, 20)])
+@pytest.mark.few(1)
 def test_pictures_have_the_sides_of_the_data(image):
     made = fresh_transposed(generator.key(0), (2, 5), (3, 4), image, width=3 if image[0] < 20 else 5)
     shape = jax.eval_shape(transposed(), made, jnp.zeros((7, 2))).shape

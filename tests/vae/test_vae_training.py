@@ -70,7 +70,7 @@ REAL = {"visible": "gaussian", "data.binarize": "real"}
 FILTERS = {"filters": (3,), "model.filter_width": 3}
 DREAMING = {"objective.generation": "importance", "objective.recognition": "sleep", "samples": 3}
 CASES = {
-    "adam": {"layers": (5,) * 12, "activation": "softplus"} | DREAMING,
+    "adam": {"layers": (5, 5), "activation": "softplus"} | DREAMING,
     "both": {"method": "natural", "optimizer": "momentum", "activation": "relu"} | FILTERS,
     "sample space": {"method": "two-step", "solver": "dual", "metric.kl_radius": 0.1} | REAL,
     "iterations": {"method": "two-step", "metric.adaptive": True} | FILTERS,
@@ -82,8 +82,8 @@ CASES = {
 def problem_of(settings, binary, real):
     chosen = config.resolve(SMALL | {"data": real if "visible" in settings else binary} | settings)
     dataset = load_settings(chosen.data)
-    fresh = KIND.fresh(generator.key(3), chosen, Shape.of(chosen, dataset))
-    return KIND.problem(generator.key(0), chosen, dataset), fresh
+    fresh = jax.jit(lambda key: KIND.fresh(key, chosen, Shape.of(chosen, dataset)))
+    return KIND.problem(generator.key(0), chosen, dataset), fresh(generator.key(3))
 
 
 def one_step(problem, model):
@@ -99,12 +99,13 @@ WAYS = [pytest.param(name, marks=pytest.mark.slow) if name in FURTHER else name 
 
 
 @pytest.mark.parametrize("name", WAYS)
+@pytest.mark.few(1)
 def test_every_way_trains_a_step(name, binary, real):
     state, after, info = one_step(*problem_of(CASES[name], binary, real))
     assert int(info.result) == 0
     assert np.isfinite(float(info.value))
     for leaf, was in zip(*map(jax.tree.leaves, (after.model, state.model)), strict=True):
-        assert float(jnp.abs(leaf - was).max()) > 0
+        assert np.abs(np.asarray(leaf) - np.asarray(was)).max() > 0
 
 
 def test_two_steps_solve_the_system_of_each_network_with_its_own_damping_and_rate(binary, real):

@@ -1,14 +1,12 @@
 """Tiny autoencoders, and integrals over their latent vectors by Gauss-Hermite quadrature, in NumPy."""
 
 import itertools
+from itertools import pairwise
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad.layers import generator
 from natgrad.layers.bernoulli import Layer
-from natgrad.layers.perceptron import fresh_perceptron
 from natgrad.models.vae.machine import Variational
 
 VISIBLE = 3
@@ -18,20 +16,17 @@ def made(
     *, latent=1, hidden=(4,), visible=VISIBLE, gaussian=False, deviation=None, seed=0, scale=1.0, wider=0.0
 ):
     """Dense networks with weights and biases that matter; log-variances of q are wider by a number."""
-    keys = jax.random.split(generator.key(seed), 4)
+    rng = np.random.default_rng(seed)
 
-    def network(key, key_bias, sizes):
-        layers = fresh_perceptron(key, sizes)
-        biases = jax.random.split(key_bias, len(layers))
-        return tuple(
-            Layer(scale * layer.weight, 0.3 * jax.random.normal(k, layer.bias.shape))
-            for k, layer in zip(biases, layers, strict=True)
-        )
+    def layer(inputs, units, more=0.0):
+        weight = scale * rng.normal(size=(units, inputs)) / np.sqrt(inputs)
+        return Layer(jnp.asarray(weight), jnp.asarray(0.3 * rng.normal(size=units) + more))
 
-    *up, last = network(keys[0], keys[1], (visible, *hidden, 2 * latent))
+    up, down = (visible, *hidden), (latent, *hidden[::-1], visible)
+    log_variances = np.repeat([0.0, wider], latent)
     return Variational(
-        recognition=(*up, Layer(last.weight, last.bias.at[latent:].add(wider))),
-        generation=network(keys[2], keys[3], (latent, *hidden[::-1], visible)),
+        recognition=(*itertools.starmap(layer, pairwise(up)), layer(up[-1], 2 * latent, log_variances)),
+        generation=tuple(itertools.starmap(layer, pairwise(down))),
         noise=jnp.asarray(-0.4) if gaussian and deviation is None else (),
         deviation=deviation,
     )

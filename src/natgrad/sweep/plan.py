@@ -148,14 +148,15 @@ def _gridded(section: SweepSection, given: Setting, over: Setting) -> list[Candi
     check_shared(given, (each for own in changes for each in by_reader(given | own | over)))
     for number, (variant, own) in enumerate(zip(section.variants, changes, strict=True), start=1):
         title, seeds = _title(variant, own, number), variant.seeds or section.seeds
-        for setting in _expanded(given, own | over):
+        expanded = list(itertools.islice(_expanded(given, own | over), MOST + 1))
+        if len(expanded) > MOST:
+            raise InputError(
+                f"expected at most {MOST} settings, the lists make more; search, with sweep.trials"
+            )
+        for setting in expanded:
             key = title, name_of(resolved(setting, 0))
             before = found.get(key, Candidate(title, setting, ()))
             found[key] = before._replace(seeds=tuple(dict.fromkeys((*before.seeds, *seeds))))
-            if len(found) > MOST:
-                raise InputError(
-                    f"expected at most {MOST} settings, the lists make more; search, with sweep.trials"
-                )
     return list(found.values())
 
 
