@@ -59,7 +59,8 @@ def test_train_learns_and_says_what_a_kind_says(tmp_path, data, capsys):
     found = command(capsys, "train", *words, "--out", tmp_path / "run", "--evaluation.every", 10)
     rows = [json.loads(line) for line in (tmp_path / "run/trace.jsonl").read_text().splitlines()]
     assert rows[-1]["valid_loss"] < rows[0]["valid_loss"]
-    assert found["test_loss"] == rows[-1]["test_loss"]
+    best = min(rows, key=lambda row: row["valid_loss"])
+    assert (found["best_epoch"], found["test_loss"]) == (best["epoch"], best["test_loss"])
     assert "test_ll" not in found
     saved = tomllib.loads((tmp_path / "run/config.toml").read_text())
     assert saved["objective"] == {"chains": 30}

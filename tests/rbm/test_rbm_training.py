@@ -158,7 +158,7 @@ def test_commands(run, capsys):
         assert words in page
     (line,) = command(capsys, "runs", run.folder)["runs"]
     assert line["kind"] == "rbm"
-    assert line["headline_value"] == run.trace[-1]["test_ll"]
+    assert line["headline_value"] == run.summary["test_ll"]
 
 
 def test_a_machine_in_a_file_is_judged(run, binary, tmp_path, capsys):

@@ -37,7 +37,7 @@ def make_run(
     )
     (place / "trace.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), "utf-8")
     (place / "state").mkdir()
-    notes = {"shape": {"visible": 9}, "summary": {}}
+    notes = {"shape": {"visible": 9}, "summary": {}, "best": {"epoch": 0} if rows else {}}
     (place / "state" / "0000000000.json").write_text(json.dumps({"format": 1, "notes": notes}), "utf-8")
     if pictures:
         keep(place, [each["step"] for each in rows if isinstance(each, dict) and "step" in each])

@@ -43,8 +43,9 @@ def test_runs_are_listed_by_their_kinds_own_figure(make: Any, tmp_path: Path) ->
     assert (better["criterion"], better["best_criterion"], better["headline_value"]) == (
         "valid_hits",
         0.9,
-        0.05,
+        0.45,  # of the state that is used
     )
+    assert (better["valid"], better["valid_value"], better["best_epoch"]) == ("valid_hits", 0.9, 1)
     assert next(line["headline"] for line in found if line["name"] == "other") == "test_ll"
 
 
@@ -59,7 +60,7 @@ def test_the_list_has_a_table_for_each_figure_and_fits_a_terminal(
     assert "toys/one-with-a-name-that-no-terminal-has-room-for" in whole
     assert whole.count("seconds") == 0
     assert len(re.findall(r"^run .* s +state", whole, re.MULTILINE)) == 2
-    assert re.search(r"1/3 +0\.2000 +40\.00% +0\.5 +unfinished", whole)
+    assert re.search(r"1/3 +1 +0\.8000 +40\.00% +0\.5 +unfinished", whole)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     app(["runs", str(tmp_path / "runs")])
@@ -72,17 +73,17 @@ def test_the_list_has_a_table_for_each_figure_and_fits_a_terminal(
 
 
 def test_charts_and_figures_come_from_the_spec(make: Any) -> None:
-    record = read_run(toy_run(make, "run", 0.1, 0.8))
+    record = read_run(toy_run(make, "run", 0.1, 0.8, 0.6))
     learned = charts.learning([record])
     assert re.findall(r'data-y="([^"]*)"', learned)[::2] == ["train_loss valid_loss", "valid_hits test_hits"]
     assert "<b>Hits</b> <small>per shot; dashed: validation hits, solid: hits</small>" in learned
     assert re.findall(r'data-y="([^"]*)"', charts.layers([record])) == ["residual", "spin"]
     assert charts.step([record]) == ""
     shown = tables.figures_of(record)
-    assert {name: shown[name] for name in ("hits", "valid loss", "best valid")} == {
+    assert {name: shown[name] for name in ("hits", "valid loss", "of epoch")} == {
         "hits": "40.00%",
         "valid loss": "0.2000",
-        "best valid": "0.2000 at 1",
+        "of epoch": 1,
     }
     assert (shown["kind"], shown["widths"], next(iter(shown))) == ("toy", [3, 2], "hits")
     assert "test LL" not in shown

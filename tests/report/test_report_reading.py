@@ -142,10 +142,10 @@ def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, t
     found = list_runs(tmp_path / "runs")
     assert [line["name"] for line in found] == [
         "first",
+        "resampled",
         "deep/better",
         "worse",
         "none",
-        "resampled",
         "broken",
         "odd",
     ]
@@ -153,17 +153,28 @@ def test_the_list_is_by_data_then_best_first_and_holds_damaged_runs(make: Any, t
     assert "not valid TOML" in found[5]["problem"]
     assert "line 1 of" in found[6]["problem"]
     assert list(found[5]) == [*found[0], "problem"]
-    unsure = ("binarize", "criterion", "best_criterion", "headline_title", "run")  # by the kind's spec
-    assert {key: value for key, value in found[1].items() if key not in unsure} == {
+    unsure = (
+        "binarize",
+        "criterion",
+        "best_criterion",
+        "headline_title",
+        "valid_title",
+        "run",
+    )  # by the kind's spec
+    assert {key: value for key, value in found[2].items() if key not in unsure} == {
         "name": "deep/better",
         "data": "digits",
         "method": "nrws",
         "kind": "helmholtz",
         "epochs": 2,
         "epochs_wanted": 3,
+        "rows": None,
+        "best_epoch": 1,
         "best_valid_loss": 2.0,
+        "valid": "valid_ll",
+        "valid_value": -2.0,
         "headline": "test_ll",
-        "headline_value": 10.0,
+        "headline_value": 2.0,
         "seconds": 1.5,
         "state": "unfinished",
     }
@@ -189,3 +200,26 @@ def test_the_command_runs_prints_a_table_or_one_json_line(
     (tmp_path / "none").mkdir()
     app(["runs", str(tmp_path / "none")])
     assert "no runs in" in capsys.readouterr().out
+
+
+def test_a_table_has_runs_that_can_be_compared_and_no_others(
+    make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The data set's own binarization is the same as the named one; other rows are others."""
+    for name, settings in {
+        "usual": {},
+        "named": {"data.binarize": "round"},
+        "drawn": {"data.binarize": "resample"},
+        "some": {"data.classes": (3, 5)},
+        "net": {"model": "mlp"},
+    }.items():
+        make(f"runs/{name}", **{"layers": (6,)} | settings)
+    app(["runs", str(tmp_path / "runs")])
+    tables = [table.splitlines() for table in capsys.readouterr().out.split("\n\n")]
+    captions = {table[0]: sorted(line.split()[0] for line in table if "finished" in line) for table in tables}
+    assert captions == {
+        "digits, grey: ranked by valid error": ["net"],
+        "digits, resample: ranked by valid LL": ["drawn"],
+        "digits, round: ranked by valid LL": ["named", "usual"],
+        "digits, round, classes (3, 5): ranked by valid LL": ["some"],
+    }

@@ -6,8 +6,7 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
-from natgrad.models.registry import spec_of
-from natgrad.report.columns import number, shown_value
+from natgrad.report.columns import number, shown_value, validation_figures
 
 
 class ProgressBar:
@@ -16,7 +15,7 @@ class ProgressBar:
     def __init__(self, settings: Any, *, quiet: bool = False) -> None:
         console = Console(stderr=True)
         self.lines, self.epochs = not quiet, settings.training.epochs
-        self.spec, self.headline = spec_of(settings.model.kind), ""
+        self.kind, self.headline = settings.model.kind, ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
@@ -46,21 +45,17 @@ class ProgressBar:
         self.bar.update(self.task, completed=steps, total=total, description=text)
 
     def evaluated(self, row: dict[str, Any]) -> None:
-        """Print the row's figures, and keep the one that is reported for the bar."""
-        shown_columns = {
-            column.name: (column.title, shown_value(column, row))
-            for column in self.spec.columns
-            if column.final
-        }
-        named = {name: f"  {title} {value}" for name, (title, value) in shown_columns.items() if value}
-        self.headline = named.get(self.spec.headline_of(row), "")
+        """Print the row's figures on validation data, and keep the first for the bar."""
+        shown = [
+            f"  {column.title} {shown_value(column, row)}" for column in validation_figures(self.kind, row)
+        ]
+        self.headline = next(iter(shown), "")
         if not self.lines:
             return
         losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>8}" for name in ("train", "valid"))
         refused = f"  {row['steps_refused']} steps refused" if row.get("steps_refused") else ""
         self.console.print(
-            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{''.join(named.values())}  "
-            f"{row['seconds']:7.1f} s{refused}",
+            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{''.join(shown)}  {row['seconds']:7.1f} s{refused}",
             highlight=False,
             markup=False,
             soft_wrap=True,

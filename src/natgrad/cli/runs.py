@@ -6,13 +6,12 @@ from typing import Any, Literal
 
 from natgrad.cli.commands import Json, _print
 
-TEXTS = ("run", "data", "method", "kind", "state")  # what is not one of them is a number
-SHRINKING = ("run", "data")  # what a narrow terminal has less room for
+TEXTS = ("run", "method", "kind", "state")  # what is not one of them is a number
 _HEAD = 10  # letters of a line of a head
 
 
 def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
-    """List the runs in and below a folder with their figures, the best of each data set first.
+    """List the runs in and below a folder; those that can be compared together, the best on validation first.
 
     Parameters
     ----------
@@ -25,21 +24,29 @@ def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
 
 
 def _tables(result: dict[str, Any]) -> None:
-    """A table for each figure that runs are reported by, then what is wrong with runs that cannot be read."""
-    found: dict[str | None, list[dict[str, Any]]] = {}
+    """A table of runs that can be compared, for each such set; then what is wrong with damaged runs."""
+    from natgrad.report.listing import COMPARABLE
+
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for line in result["runs"]:
-        found.setdefault(line["headline_title"], []).append(line)
+        found.setdefault(tuple(line[name] for name in COMPARABLE), []).append(line)
     if not found:
         print(f"no runs in {result['folder']}; `natgrad train` makes one")
-    if None in found and len(found) > 1:  # damaged runs have no figure: they need no table of their own
-        damaged = found.pop(None)
-        found[list(found)[-1]] += damaged
     for number, lines in enumerate(found.values()):
         print(end="\n" if number else "")
+        print(_caption(lines[0]))
         _table(lines)
     for line in result["runs"]:
         if "problem" in line:
             print(f"{line['name']}: {line['problem']}")
+
+
+def _caption(line: dict[str, Any]) -> str:
+    """What the runs of a table have in common."""
+    if line["kind"] is None:
+        return "cannot be read:"
+    data = ", ".join(filter(None, (Path(line["data"]).name, line["binarize"], line["rows"])))
+    return f"{data}: ranked by {line['valid_title']}"
 
 
 def _table(lines: list[dict[str, Any]]) -> None:
@@ -48,9 +55,8 @@ def _table(lines: list[dict[str, Any]]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    title = next((line["headline_title"] for line in lines if line["headline_title"]), None)
-    shown = [_short(line, title) for line in lines]
-    if len({line["kind"] for line in shown} - {"-"}) < 2:
+    shown = [_short(line) for line in lines]
+    if len({line["kind"] for line in lines}) < 2:
         shown = [{name: text for name, text in line.items() if name != "kind"} for line in shown]
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in shown[0]:
@@ -58,7 +64,7 @@ def _table(lines: list[dict[str, Any]]) -> None:
         overflow: Literal["fold", "ellipsis"] = "fold" if name == "run" else "ellipsis"
         table.add_column(
             escape(textwrap.fill(name, _HEAD, break_long_words=False)),
-            no_wrap=name not in SHRINKING,
+            no_wrap=name != "run",  # which a narrow terminal has less room for
             overflow=overflow,
             justify=side,
         )
@@ -67,25 +73,27 @@ def _table(lines: list[dict[str, Any]]) -> None:
     Console(width=None if Console().is_terminal else 1000).print(table)
 
 
-def _short(line: dict[str, Any], title: str | None) -> dict[str, str]:
+def _short(line: dict[str, Any]) -> dict[str, str]:
     """A line of the list for people."""
-    from natgrad.report.columns import headline, number, shown_value
+    if line["kind"] is None:
+        return {"run": line["name"], "state": line["state"]}
+    from natgrad.report.columns import described, described_column, shown_value
 
-    def text(value: float | None) -> str:
-        return "-" if value is None else number(value)
-
+    known = described([line["kind"]])
     wanted = "" if line["epochs_wanted"] is None else f"/{line['epochs_wanted']}"
-    row = {line["headline"]: line["headline_value"]}
-    column = headline(line["kind"], row) if line["headline"] else None
-    value = shown_value(column, row) if column else None
+    named = {line["valid"]: (line["valid_title"], line["valid_value"])}
+    named |= {line["headline"]: (line["headline_title"], line["headline_value"])} if line["headline"] else {}
+    figures = {
+        title: shown_value(described_column(name, known), {name: value}) or "-"
+        for name, (title, value) in named.items()
+    }
     return {
         "run": line["name"],
-        "data": Path(line["data"] or "-").name,
         "method": line["method"] or "-",
         "kind": line["kind"] or "-",
         "epochs": ("-" if line["epochs"] is None else f"{line['epochs']:.0f}") + wanted,
-        "valid": text(line["best_valid_loss"]),
-        **({} if title is None else {title: value or "-"}),
+        "best epoch": "-" if line["best_epoch"] is None else f"{line['best_epoch']:.0f}",
+        **figures,
         "s": "-" if line["seconds"] is None else f"{line['seconds']:.1f}",
         "state": line["state"],
     }

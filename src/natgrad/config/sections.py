@@ -92,7 +92,7 @@ class Evaluation(Section):
         lt=1,
     )
     patience: int = setting(
-        0, "Evaluations without a better validation loss after which training stops (0: never).", ge=0
+        0, "Evaluations without a better validation figure after which training stops (0: never).", ge=0
     )
     log_checkpoints: bool = setting(False, "Keep copies of the model at steps 1, 2, 4, 8, ... of training.")
 

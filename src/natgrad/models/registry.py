@@ -10,6 +10,7 @@ Everything heavier than settings is named by "module:NAME" and imported when it 
 """
 
 import functools
+import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -157,7 +158,7 @@ class Spec:
         methods: a line about every method.
         short: short names of settings, used as flags and in Python, by their dotted names.
         columns: what the trace holds beside what all traces do.
-        criterion: the column on validation data by which runs are compared.
+        criterion: the column on validation data by which runs are compared and the best state is chosen.
         headline: the column that is reported; of several the first that a trace has.
         shape: what the data decide of the model.
         is_scheduled: (config): whether anything in it follows a schedule that has an end.
@@ -185,6 +186,14 @@ class Spec:
         """The column that is reported of a trace with such rows."""
         named = (self.headline,) if isinstance(self.headline, str) else self.headline
         return next((name for name in named if name in row), named[0])
+
+    def judged(self, row: Mapping[str, Any]) -> float:
+        """How good a row of the trace is on validation data: the lower, the better."""
+        value = row.get(self.criterion)
+        if value is None or not math.isfinite(value):
+            return math.inf
+        found = next((each for each in (*self.columns, *COLUMNS) if each.name == self.criterion), None)
+        return -value if found is not None and found.higher else value
 
     def methods_of(self, kind: str) -> list[str]:
         """The methods that train a kind, its default first."""

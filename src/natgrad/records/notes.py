@@ -20,7 +20,7 @@ class TrainingProgress(BaseModel):
     Attributes:
         epoch: epochs that are done; position: steps of the next one that are done.
         rows: rows in the trace; recorded: the epoch of the last one, -1 where there is none.
-        best: the lowest validation loss; stale: evaluations since.
+        best: the best figure on validation data, as a loss; stale: evaluations since.
         lowest: the lowest mean loss of a chunk; jump: by how much a sound chunk may exceed it.
         divergences: how often the training went back, each time with a smaller step.
         diverged: whether it was given up for that.
@@ -48,13 +48,14 @@ class Notes(BaseModel):
     """A state's notes.
 
     `shape` is what of the data the model was made for, as the kind's `Spec.shape` says it; it is checked by
-    whoever makes the model again.
+    whoever makes the model again. `best` is the row of the trace that was best on validation data.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     shape: dict[str, Any]
     summary: dict[str, Any] = {}
+    best: dict[str, Any] = {}
     checksums: dict[str, str] = {}
     progress: TrainingProgress | None = None
 
@@ -67,11 +68,18 @@ class Notes(BaseModel):
             return None
 
 
-def final_summary(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reader wants to know at the end, from the last row of the trace."""
-    counted = {"epochs": row["epoch"], "steps": row["step"], "train_seconds": row["seconds"]}
-    apart = {"epoch", "step", "seconds"}
-    return counted | {key: value for key, value in row.items() if key not in apart and "." not in key}
+def final_summary(last: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader wants to know at the end: counts of the last row of the trace, figures of the best one.
+
+    >>> final_summary({"epoch": 9, "step": 90, "seconds": 2.0, "divergences": 1, "test_ll": -8.0},
+    ...               {"epoch": 6, "step": 60, "seconds": 1.0, "divergences": 0, "test_ll": -7.0})
+    {'epochs': 9, 'steps': 90, 'train_seconds': 2.0, 'best_epoch': 6, 'divergences': 1, 'test_ll': -7.0}
+    """
+    counted = {"epochs": last["epoch"], "steps": last["step"], "train_seconds": last["seconds"]}
+    whole = {key: last[key] for key in ("divergences", "steps_refused") if key in last}
+    apart = {"epoch", "step", "seconds", *whole}
+    figures = {key: value for key, value in best.items() if key not in apart and "." not in key}
+    return counted | {"best_epoch": best["epoch"]} | whole | figures
 
 
 def next_copy(step: int) -> int:

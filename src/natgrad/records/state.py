@@ -42,6 +42,10 @@ class Stored(NamedTuple):
         inside = [name for name in self.arrays.keys() if f"{name}.".startswith(f"{place}.")]  # noqa: SIM118
         return {name[len(place) :].lstrip("."): self.arrays.get_tensor(name) for name in inside}
 
+    def has(self, place: str) -> bool:
+        """Whether there are arrays at or below a place."""
+        return any(f"{name}.".startswith(f"{place}.") for name in self.arrays.keys())  # noqa: SIM118
+
     def fill(self, template: _T) -> _T:
         """Its arrays in the template's structure; arrays that the template does not name are left alone."""
         return _fill(template, self.arrays, self.folder)

@@ -6,21 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from natgrad.data.catalogue import CATALOGUE
 from natgrad.errors import InputError, Newer
 from natgrad.report import columns
 from natgrad.report.reading import DAMAGED, NEWER, Record, read_run
 
 FIGURES = (
-    *("data", "binarize", "method", "kind", "epochs", "epochs_wanted", "best_valid_loss"),
-    *("criterion", "best_criterion", "headline", "headline_title", "headline_value", "seconds"),
+    *("data", "binarize", "rows", "method", "kind", "epochs", "epochs_wanted", "best_epoch"),
+    *("best_valid_loss", "criterion", "best_criterion", "valid", "valid_title", "valid_value"),
+    *("headline", "headline_title", "headline_value", "seconds"),
 )
+COMPARABLE = ("data", "binarize", "rows", "headline", "valid")
+"""What runs have in common that may be compared."""
+_ROWS = ("split_seed", "classes", "test_rows")  # settings that decide held-out rows
 
 
 def list_runs(folder: str | Path) -> list[dict[str, Any]]:
     """A line for every run in or below a folder.
 
     Runs on the same data, binarized alike and reported by the same figure, stand together, the best on
-    validation data first.
+    validation data first: by that figure of the state that is used, then by what its kind is compared by.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -57,22 +62,28 @@ def _line(run: Path, place: Path) -> dict[str, Any]:
 
 def _figures(record: Record) -> dict[str, Any]:
     """What the line of a sound run says; `headline` is the figure that its kind of model is reported by."""
-    last, config = record.last, record.config
+    last, used, config = record.last, record.used, record.config
     kind = config.model.kind
-    headline, criterion = columns.headline(kind, last), columns.criterion(kind)
+    headline, criterion = columns.headline(kind, used), columns.criterion(kind)
+    valid = criterion if headline is None else columns.on_validation(headline, kind)
     return {
         "data": config.data.name,
-        "binarize": getattr(config.data, "binarize", None),
+        "binarize": _binarization(config.data),
+        "rows": _rows(config.data),
         "method": config.method,
         "kind": kind,
         "epochs": last.get("epoch"),
         "epochs_wanted": config.training.epochs,
+        "best_epoch": used.get("epoch"),
         "best_valid_loss": record.best.get("valid_loss"),
         "criterion": criterion.name,
         "best_criterion": columns.best(record.rows, criterion).get(criterion.name),
+        "valid": valid.name,
+        "valid_title": valid.title,
+        "valid_value": used.get(valid.name),
         "headline": None if headline is None else headline.name,
         "headline_title": None if headline is None else headline.title,
-        "headline_value": None if headline is None else last.get(headline.name),
+        "headline_value": None if headline is None else used.get(headline.name),
         "seconds": last.get("seconds"),
     }
 
@@ -81,7 +92,25 @@ def _order(line: dict[str, Any]) -> tuple[Any, ...]:
     """Damaged runs come last."""
     if line["kind"] is None:
         return True, line["name"]
-    together = (str(line[key] or "") for key in ("data", "binarize", "headline", "criterion"))
-    value = line["best_criterion"]
-    rank = math.inf if value is None else columns.as_loss(value, columns.criterion(line["kind"]))
-    return False, *together, rank, line["name"]
+    together = (str(line[key] or "") for key in COMPARABLE)
+    known = columns.described([line["kind"]])
+    figures = ((line["valid"], line["valid_value"]), (line["criterion"], line["best_criterion"]))
+    ranks = (
+        math.inf if value is None else columns.as_loss(value, columns.described_column(name, known))
+        for name, value in figures
+    )
+    return False, *together, *ranks, line["name"]
+
+
+def _binarization(data: Any) -> str | None:
+    """How gray values become binary, also where the data set decides it; None where values are binary."""
+    chosen, entry = getattr(data, "binarize", None), CATALOGUE.get(data.name)
+    if entry is not None and entry.levels == 1 and entry.in_grey is None and chosen == "round":
+        return None
+    return chosen or (None if entry is None else entry.binarize)
+
+
+def _rows(data: Any) -> str | None:
+    """The settings that decide which rows are held out, where they are not the usual ones."""
+    said = {name: getattr(data, name, None) for name in _ROWS}
+    return ", ".join(f"{name} {value}" for name, value in said.items() if value) or None

@@ -13,6 +13,7 @@ from typing import Any
 
 from natgrad.config import Config
 from natgrad.records import folder as folders
+from natgrad.report import columns
 from natgrad.writing import read_regular
 
 _Row = dict[str, int | float | None]
@@ -50,9 +51,14 @@ class Record:
 
     @property
     def best(self) -> _Row:
-        """The row of the lowest validation loss, or an empty one."""
-        evaluated = [row for row in self.rows if row.get("valid_loss") is not None]
-        return min(evaluated, key=lambda row: row["valid_loss"] or 0.0, default={})
+        """The row that is best on validation data, by what its kind is compared by, or an empty one."""
+        by = (columns.criterion(self.config.model.kind), columns.Column(columns.LOSS, columns.LOSS))
+        return dict(next(filter(None, (columns.best(self.rows, column) for column in by)), {}))
+
+    @property
+    def used(self) -> _Row:
+        """The row of the model that is used: the best, or the last of a run that kept no other."""
+        return (self.best if self.notes.get("best") else {}) or self.last
 
     def _complete(self) -> bool:
         """Whether every epoch was done, or early stopping ended the run."""

@@ -36,7 +36,7 @@ def figures_of(record: Record) -> dict[str, Any]:
 
 def _parts(record: Record) -> list[dict[str, Any]]:
     """The final figures of a run: those of its kind, those of all kinds, how it got there, what it is."""
-    last, config = record.last, record.config
+    last, used, config = record.last, record.used, record.config
     counted = {
         "refused": sum(row.get(columns.REFUSED) or 0 for row in record.rows) or None,
         "seconds": None if last.get("seconds") is None else f"{last['seconds']:.1f}",
@@ -44,23 +44,21 @@ def _parts(record: Record) -> list[dict[str, Any]]:
     }
     named = {"state": record.state, "data": Path(config.data.name).name, "method": config.method}
     own, shared = (
-        {column.title: columns.shown_value(column, last) for column in part}
-        for part in columns.final(config.model.kind, last)
+        {column.title: columns.shown_value(column, used) for column in part}
+        for part in columns.final(config.model.kind, used)
     )
-    return [own, shared | _best(record), counted, named, _model(record), {"seed": config.seed}]
+    return [
+        own,
+        shared | {"of epoch": used.get("epoch")},
+        counted,
+        named,
+        _model(record),
+        {"seed": config.seed},
+    ]
 
 
 def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for part in parts for name, value in part.items()}
-
-
-def _best(record: Record) -> dict[str, Any]:
-    """The lowest validation loss and its epoch."""
-    best = record.best
-    value = best.get(columns.LOSS)
-    return {
-        "best valid": None if value is None else f"{columns.number(value)} at {value_text(best['epoch'])}"
-    }
 
 
 def _model(record: Record) -> dict[str, Any]:

@@ -112,15 +112,16 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
             write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
     with signals.noted(final=final) as stop:
         session.go(place, watch, stop)
-    if sheets := session.problem.pictures(session.state):
+    if sheets := session.problem.pictures(session.chosen):
         save_sheets(place / "samples.png", sheets)
     return load(place)
 
 
-def load(run: str | Path, *, step: int | None = None) -> Run:
-    """A run from its folder, with the model of its newest good state, or with the copy of a step's model.
+def load(run: str | Path, *, step: int | None = None, last: bool = False) -> Run:
+    """A run from its folder, with the model that was best on validation data.
 
-    Copies are kept at steps 1, 2, 4, 8, ... with `evaluation.log_checkpoints`.
+    `last` asks for the last model instead, `step` for the copy of a step's model: copies are kept at steps 1,
+    2, 4, 8, ... with `evaluation.log_checkpoints`.
     """
     place, settings = folder.open_run(run)
     stored = states.newest(place, Notes.read)
@@ -131,9 +132,11 @@ def load(run: str | Path, *, step: int | None = None) -> Run:
     if step is not None:
         copied = kind.trained(settings, shape, checkpoints.copy_of(place, step, template), {})
         return Run(place, settings, copied, list(folder.trace(place)), notes.summary, shape)
-    found = stored.fill(_place_of_model(settings, template))
+    place_of = _place_of_last(settings, template) if last or not stored.has("best") else {"best": template}
+    found = stored.fill(place_of)
     parameters = jax.tree.leaves(found, is_leaf=lambda node: isinstance(node, type(template)))[0]
-    model = kind.trained(settings, shape, parameters, stored.part("state.objective"))
+    carried = stored.part("best_objective") if "best" in place_of else {}
+    model = kind.trained(settings, shape, parameters, carried or stored.part("state.objective"))
     return Run(place, settings, model, list(folder.trace(place)), notes.summary, shape)
 
 
@@ -154,10 +157,8 @@ def _facts(session: Session) -> dict[str, Any]:
     return facts | session.problem.facts(session.info)
 
 
-def _place_of_model(settings: config.RunSettings, template: Any) -> Any:
-    """Where in a saved state the model to be used is."""
-    if settings.evaluation.patience:
-        return {"best": template}
+def _place_of_last(settings: config.RunSettings, template: Any) -> dict[str, Any]:
+    """Where in a saved state the last model is, or the average of late ones."""
     return {"state": {"average" if settings.evaluation.average else "model": template}}
 
 

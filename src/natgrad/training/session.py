@@ -12,7 +12,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -25,6 +25,7 @@ from natgrad.models import registry
 from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
+from natgrad.training.best import Best, Saved, stored_best
 from natgrad.training.checks import check_training, chunk_end
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound
 from natgrad.training.compile import compiled, program_key
@@ -36,14 +37,6 @@ from natgrad.training.watcher import Watcher
 CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
 _log = logging.getLogger(__name__)
-
-
-class Saved(NamedTuple):
-    """The arrays of a saved state; `best` is the best model so far where early stopping looks for it."""
-
-    state: Any
-    totals: Any
-    best: Any
 
 
 def is_over(at: TrainingProgress, settings: Any) -> bool:
@@ -60,11 +53,11 @@ class Session:
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed, settings.training.random)
         self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
-        spec = registry.spec_of(settings.model.kind)
-        self.kind = registry.resolve_reference(spec.kind)
+        self.spec = registry.spec_of(settings.model.kind)
+        self.kind = registry.resolve_reference(self.spec.kind)
         self.problem = self.kind.problem(key_watch, settings, dataset)
         self.rows = self.problem.rows
-        self.model_shape = spec.shape.of(settings, dataset)  # after all that the kind refuses
+        self.model_shape = self.spec.shape.of(settings, dataset)  # after all that the kind refuses
         self.per_epoch = self.problem.number // settings.training.batch_size
         self.total = self.per_epoch * settings.training.epochs
         self.batch = jax.eval_shape(self.problem.draw, key, self.rows, self._order(0), 0)
@@ -73,7 +66,7 @@ class Session:
         self.advance: Callable[..., Any]
         self.state: State
         self.totals: Totals
-        self.best: Any = ()
+        self.best = Best()
         self._enter(self._stage())
 
     @classmethod
@@ -87,9 +80,10 @@ class Session:
     def restore(cls, settings: Any, dataset: Dataset, stored: states.Stored) -> "Session":
         """A session where a saved state left it."""
         session = cls(settings, dataset, stored.notes.progress.model_copy())
-        best = session.shape.model if settings.evaluation.patience and session.progress.rows else ()
-        found = stored.fill(Saved(session.shape, session.sums, best))
-        session.state, session.totals, session.best = found
+        best = stored_best(stored, session.shape, session.progress)
+        found = stored.fill(Saved(session.shape, session.sums, best.model, best.objective))
+        session.state, session.totals = found.state, found.totals
+        session.best = Best(found.best, found.best_objective, best.row)
         session.summary = stored.notes.summary
         return session
 
@@ -213,6 +207,7 @@ class Session:
         self._enter(stage)
         fresh = self.first.of(self.key_model)
         self.state = self.state._replace(objective=fresh.objective, direction=fresh.direction)
+        self.best = self.best._replace(objective=())  # of other shapes
         self.advance = self._compile()
         self._look()  # losses of two stages are not compared
 
@@ -240,12 +235,12 @@ class Session:
         row: dict[str, Any] = {"epoch": at.epoch, "step": self.steps, "seconds": round(at.seconds, 3)}
         row |= self.totals.means() if at.rows else {"train_loss": None}
         row |= {"divergences": at.divergences} | self.problem.measure(self.state)
-        self._compare(row["valid_loss"])
+        self._compare(row)
         with folder.writing(place):
             folder.append(place, row)
         gallery.keep(place, row["step"], self.problem.pictures(self.state))
         at.rows, at.recorded = at.rows + 1, at.epoch
-        self.totals, self.summary = self._nothing(), self._named(place) | final_summary(row)
+        self.totals, self.summary = self._nothing(), self._named(place) | final_summary(row, self.best.row)
         self._save(place)
         if watch is not None:
             watch.evaluated(row)
@@ -256,14 +251,19 @@ class Session:
         named |= {"compile_seconds": round(self.compile_seconds, 3)}
         return named | ({"warning": doubt} if doubt else {})
 
-    def _compare(self, loss: float) -> None:
-        """Keep the best model for early stopping."""
-        at, loss = self.progress, loss if math.isfinite(loss) else math.inf
-        if at.rows == 0 or loss < at.best:
-            self.best = self.state.used if self.settings.evaluation.patience else ()
+    def _compare(self, row: dict[str, Any]) -> None:
+        """Keep the state if it is the best so far on validation data."""
+        at, loss = self.progress, self.spec.judged(row)
+        if not self.best.row or loss < at.best:
+            self.best = Best(self.state.used, self.state.objective, row)
             at.best, at.stale = loss, 0
         else:
             at.stale += 1
+
+    @property
+    def chosen(self) -> State:
+        """The state whose model is used: the best one."""
+        return self.best.state(self.state)
 
     def _heed(self, place: Path, stop: Stop | None) -> None:
         """Save if that is due; if a signal came, save and stop."""
@@ -282,11 +282,12 @@ class Session:
         notes = Notes(
             shape=self.model_shape.model_dump(mode="json"),
             summary=self.summary,
+            best=self.best.row,
             checksums=self.dataset.split["checksums"],
             progress=at,
         )
         unevaluated = at.position == 0 and at.recorded != at.epoch
-        arrays = Saved(self.state, self.totals, self.best)
+        arrays = Saved(self.state, self.totals, self.best.model, self.best.objective)
         with folder.writing(place):
             states.save_state(place, self.steps, arrays, notes.model_dump(), unevaluated=unevaluated)
         self.saved = time.monotonic()
