@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export NATGRAD_DATA ?= ../shared/data
 
-.PHONY: demo test test-all attack lint format clean
+.PHONY: demo test test-all attack wheel lint format clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -28,6 +28,13 @@ test-all: $(STAMP) ## every test: long trainings and whole grids of cases too
 attack: $(STAMP) ## hostile settings, arguments, files and streams, kills: what was tried, and what it broke
 	$(BIN)/python -m pytest tests/hostile tests/test_fuzz.py tests/test_memory.py tests/test_kill.py -m ''
 
+wheel: ## build a wheel, install it into an empty environment, run README and docs there
+	rm -rf .wheel && $(PYTHON) -m venv .wheel/env
+	.wheel/env/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .wheel .
+	PIP_CONSTRAINT=constraints.txt .wheel/env/bin/python -m pip install --quiet --disable-pip-version-check \
+	  "$$(echo .wheel/natgrad-*.whl)[tb,flows,sweep]" pytest pytest-timeout
+	.wheel/env/bin/python -m pytest --override-ini pythonpath=tests -m '' tests/test_documentation.py
+
 lint: $(STAMP) ## ruff, mypy and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,4 +46,4 @@ format: $(STAMP) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .wheel .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
