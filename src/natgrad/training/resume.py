@@ -128,9 +128,7 @@ def _say_pace(place: Path, session: Session) -> None:
 
 def _finished(place: Path, settings: config.RunSettings, at: TrainingProgress) -> str:
     if at.epoch < settings.training.epochs:
-        return (
-            f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
-        )
+        return f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
     return (
         f"{place} is finished after {at.epoch} epochs: nothing to do; give more --epochs to train it further"
     )
