@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or broken, and folders that are gone: a sentence or silence."""
+"""Streams that are closed, full or broken, folders that are gone, a bad environment: a sentence or silence."""
 
 import os
 import subprocess
@@ -38,3 +38,26 @@ def test_streams(name, tmp_path, tried):
     assert done.stderr.startswith(sentence)
     assert done.stderr.count("\n") == bool(sentence)
     tried("streams")
+
+
+ENVIRONMENTS = {
+    "JAX_PLATFORMS=nonsense": "Unable to initialize backend 'nonsense'",
+    "JAX_DISABLE_JIT=1": "Disable jit is not supported",
+    "JAX_ENABLE_X64=maybe": "invalid truth value 'maybe' for environment 'JAX_ENABLE_X64'; unset it",
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("given", ENVIRONMENTS)
+@pytest.mark.few(1)
+def test_an_environment_that_jax_does_not_take_is_one_sentence(given, tmp_path, tried):
+    done = subprocess.run(
+        ["bash", "-c", f"{given} {START} train --layers 2 --epochs 1"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert done.stderr.startswith(f"natgrad: {ENVIRONMENTS[given]}")
+    tried("environments")

@@ -24,6 +24,12 @@ from natgrad.errors import InputError
 SETTABLE = ("train", "sweep")  # commands that take settings
 TRAIN = ("--out", "--quiet", "--tensorboard", "--dry-run", "--json", "--help")  # flags that are no settings
 
+OF_JAX = {  # what JAX says of the environment that it was started in, and what to do
+    "Unable to initialize backend": "unset JAX_PLATFORMS, or name a device that is here",
+    "Disable jit is not supported": "natgrad compiles its steps: unset JAX_DISABLE_JIT",
+    "for environment 'JAX_": "unset it",
+}
+
 
 def command_line() -> App:
     """The commands that every kind of model has."""
@@ -145,12 +151,15 @@ def _correctable(error: Exception) -> str:
     """What a user can do about an error, in one sentence; empty where it is ours."""
     if isinstance(error, InputError):
         return str(error)
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+    text = errors.clipped(" ".join(str(error).split()), 120)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         return (
-            f"this takes more memory than there is ({errors.clipped(str(error), 120)}); "
+            f"this takes more memory than there is ({text}); "
             "use fewer samples or rows at a time, a smaller batch, or a smaller model"
         )
-    return streams.refused(error) if isinstance(error, OSError) else ""
+    if isinstance(error, OSError):
+        return streams.refused(error)
+    return next((f"{text}; {advice}" for sign, advice in OF_JAX.items() if sign in text), "")
 
 
 def _sentence(error: Any) -> str:

@@ -190,6 +190,8 @@ def _header(stream: BinaryIO, what: str) -> tuple[int, tuple[int, ...], bool, np
 
 def check_size(shape: tuple[int, ...], dtype: np.dtype, there: int, what: str) -> int:
     """The bytes of an array, if exactly so many are there and more than none."""
+    if any(type(length) is not int for length in shape):  # NumPy's own check takes True for 1
+        raise InputError(f"expected a shape of whole numbers in {what}, got {shape}; {AGAIN}")
     declared = math.prod(shape) * dtype.itemsize
     if declared != there or any(length < 0 for length in shape):
         raise InputError(
