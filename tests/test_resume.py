@@ -530,7 +530,7 @@ def test_the_command_line_resumes(tmp_path, data, whole, capsys):
     assert "epoch    4  train loss" in err
     same(run, whole().folder)
     code, out, _ = call("resume", run, "--epochs", "6", "--quiet")
-    assert (code, out.splitlines()[0]) == (0, f"trained {run}")
+    assert (code, out) == (0, "")
     for arguments, sentence in {
         ("resume", tmp_path): "is not a run folder (it has no config.toml)",
         ("resume", run, "--epochs", "2"): "epochs: expected at least the 6 that",

@@ -10,12 +10,15 @@ from cyclopts import Parameter
 
 from natgrad.cli.dotted import values
 from natgrad.config import read_toml, resolve
+from natgrad.errors import InputError
 
 GIVEN: dict[str, str] = {}
 """Settings of this call as texts, taken out before the other arguments are parsed."""
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print exactly one JSON line on stdout.")]
 Quiet = Annotated[bool, Parameter(negative="", help="No progress.")]
+Silent = Annotated[bool, Parameter(name="--quiet", negative="", help="No progress and no summary.")]
+Verbose = Annotated[bool, Parameter(negative="", help="A summary with all figures.")]
 Tensorboard = Annotated[bool, Parameter(negative="", help="Write TensorBoard's event files into the run.")]
 
 
@@ -23,7 +26,8 @@ def train(
     config: Path | None = None,
     *,
     out: Path | None = None,
-    quiet: Quiet = False,
+    quiet: Silent = False,
+    verbose: Verbose = False,
     tensorboard: Tensorboard = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
@@ -41,6 +45,7 @@ def train(
     dry_run
         Print every setting with its value and the values that it may have, and stop.
     """
+    check_config_file(config)
     settings = resolve(values(GIVEN, read_toml(config) if config else {}), config)
     if dry_run:
         return _show_config(settings, json=json)
@@ -50,7 +55,29 @@ def train(
     events = (out or unused_folder(settings)) if tensorboard else None
     with watched(settings, events, quiet=quiet) as watch:
         run = run_config(settings, out=events or out, watch=watch, final=True)
-    return _print(run.summary, json=json, title=f"trained {run.folder}")
+    return print_summary(run, json=json, quiet=quiet, verbose=verbose)
+
+
+def check_config_file(file: Path | None) -> None:
+    """Refuse a data set or a kind of model in place of a config file, and say which flag takes it."""
+    from natgrad.data.catalogue import CATALOGUE
+    from natgrad.models.registry import kind_names
+
+    flag = "--model" if str(file) in kind_names() else "--data"
+    data = file is not None and (str(file) in CATALOGUE or file.suffix.lower() in (".npy", ".npz", ".csv"))
+    if file is not None and not file.is_dir() and (data or (flag == "--model" and not file.exists())):
+        raise InputError(f"{file} is not a config file; write natgrad train {flag} {file}")
+
+
+def print_summary(run: Any, *, json: bool, quiet: bool, verbose: bool) -> None:
+    """What a training says at its end."""
+    from natgrad.cli.summary import summary_rows
+
+    if json or verbose:
+        return _print(run.summary, json=json, title=f"trained {run.folder}")
+    if not quiet:
+        _print(summary_rows(run.summary, run.config.model.kind), json=False, title=f"trained {run.folder}")
+    return None
 
 
 @contextmanager
@@ -114,7 +141,14 @@ def _table_of_sets(result: dict[str, Any]) -> None:
 
     shown = ("name", "visible", "image_shape", "rows", "where")
     short = [{key: found[key] for key in shown} for found in result["sets"]]
-    print_rows(
-        [found | {"rows": "/".join(map(str, (found["rows"] or {}).values())) or None} for found in short]
-    )
+    print_rows([found | _written(found) for found in short])
     print("rows: train/valid/test; descriptions and more: natgrad data list --json")
+
+
+def _written(found: dict[str, Any]) -> dict[str, str | None]:
+    """Numbers that belong together, in few letters."""
+    rows, shape = found["rows"] or {}, found["image_shape"] or ()
+    return {
+        "image_shape": " x ".join(map(str, shape)) or None,
+        "rows": "/".join(map(str, rows.values())) or None,
+    }

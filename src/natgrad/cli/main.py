@@ -22,7 +22,7 @@ from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.errors import InputError
 
 SETTABLE = ("train", "sweep")  # commands that take settings
-TRAIN = ("--out", "--quiet", "--tensorboard", "--dry-run", "--json", "--help")  # flags that are no settings
+TRAIN = ("--out", "--quiet", "--verbose", "--tensorboard", "--dry-run", "--json", "--help")  # not settings
 
 OF_JAX = {  # what JAX says of the environment that it was started in, and what to do
     "Unable to initialize backend": "unset JAX_PLATFORMS, or name a device that is here",
@@ -77,7 +77,7 @@ def _run(tokens: list[str]) -> None:
     try:
         _call(name, plain)
     except CycloptsError as error:
-        raise InputError(_sentence(error)) from None
+        raise InputError(_sentence(error, name)) from None
 
 
 def _call(name: str, tokens: list[str]) -> None:
@@ -104,7 +104,9 @@ def _of_kind(name: str, tokens: list[str]) -> None:
     rest = [token for token in (*tokens[:at], *tokens[at + 1 :]) if token != "--json"]
     result = kinds.call(name, rest)
     if result is not None:
-        commands._print(result, json=json, title=str(result.get("run", name)))
+        title = str(result.get("run", name))
+        shown = result if json else {key: value for key, value in result.items() if key != "run"}
+        commands._print(shown, json=json, title=title)
 
 
 def refuse_settings(tokens: Sequence[str], given: Sequence[str]) -> None:
@@ -162,9 +164,11 @@ def _correctable(error: Exception) -> str:
     return next((f"{text}; {advice}" for sign, advice in OF_JAX.items() if sign in text), "")
 
 
-def _sentence(error: Any) -> str:
+def _sentence(error: Any, name: str) -> str:
     text = " ".join(str(error).split())
-    return f"{text}{'' if text.endswith(('.', '?')) else '.'} Try `natgrad --help`."
+    known = name in app or name in kinds.command_names()
+    help_of = f"natgrad {name} --help" if known else "natgrad --help"
+    return f"{text}{'' if text.endswith(('.', '?')) else '.'} Try `{help_of}`."
 
 
 def _cache() -> Path:

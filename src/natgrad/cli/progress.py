@@ -8,6 +8,8 @@ from rich.console import Console
 
 from natgrad.report.columns import number, shown_value, validation_figures
 
+WIDTH = 80  # of a terminal's lines: figures that do not fit are left out
+
 
 class ProgressBar:
     """A bar that moves with the chunks and a line per evaluation; silent when quiet or not on a terminal."""
@@ -18,7 +20,7 @@ class ProgressBar:
         self.kind, self.headline = settings.model.kind, ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
+            progress.BarColumn(bar_width=10),
             progress.TaskProgressColumn(),
             progress.TimeElapsedColumn(),
             progress.TextColumn("eta"),
@@ -52,14 +54,12 @@ class ProgressBar:
         self.headline = next(iter(shown), "")
         if not self.lines:
             return
-        losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>8}" for name in ("train", "valid"))
+        losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>7}" for name in ("train", "valid"))
         refused = f"  {row['steps_refused']} steps refused" if row.get("steps_refused") else ""
-        self.console.print(
-            f"epoch {row['epoch']:4d}  {'  '.join(losses)}{''.join(shown)}  {row['seconds']:7.1f} s{refused}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        start, end = f"epoch {row['epoch']:4d}  {'  '.join(losses)}", f"  {row['seconds']:6.1f} s{refused}"
+        while shown and len(start + "".join(shown) + end) > WIDTH:
+            shown.pop()
+        self.console.print(start + "".join(shown) + end, highlight=False, markup=False, soft_wrap=True)
 
 
 def _loss(value: float | None) -> str:

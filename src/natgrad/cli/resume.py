@@ -3,14 +3,15 @@
 from pathlib import Path
 
 from natgrad.cli import commands
-from natgrad.cli.commands import Json, Quiet, Tensorboard
+from natgrad.cli.commands import Json, Silent, Tensorboard, Verbose
 
 
 def resume(
     run: Path,
     *,
     epochs: int | None = None,
-    quiet: Quiet = False,
+    quiet: Silent = False,
+    verbose: Verbose = False,
     tensorboard: Tensorboard = False,
     json: Json = False,
 ) -> None:
@@ -24,12 +25,14 @@ def resume(
         The new total, for a longer training; schedules keep their length.
     """
     from natgrad.records.folder import open_run
+    from natgrad.report.reading import FINISHED, read_run
     from natgrad.training.run import resume_run
 
     settings = open_run(run)[1]
     if epochs is not None:
         training = settings.training.model_copy(update={"epochs": epochs})
         settings = settings.model_copy(update={"training": training})
+    ended = read_run(run).state == FINISHED and epochs in (None, open_run(run)[1].training.epochs)
     with commands.watched(settings, run if tensorboard else None, quiet=quiet) as watch:
         found = resume_run(run, epochs=epochs, watch=watch, final=True)
-    commands._print(found.summary, json=json, title=f"trained {found.folder}")
+    commands.print_summary(found, json=json, quiet=quiet or ended, verbose=verbose and not ended)

@@ -27,12 +27,34 @@ def record_printer(title: str) -> Callable[[dict[str, Any]], None]:
 
 def print_rows(records: list[dict[str, Any]]) -> None:
     """Print records of the same kind, one per line."""
-    table = Table(box=None, pad_edge=False)
-    for name in records[0]:
-        table.add_column(name.removesuffix("_shape").replace("_mb", " MB"), no_wrap=True, overflow="ellipsis")
-    for record in records:
-        table.add_row(*(escape(_text(value)) for value in record.values()))
-    Console(width=None if Console().is_terminal else 1000).print(table)
+    heads = {name: name.removesuffix("_shape").replace("_mb", " MB") for name in records[0]}
+    cells = {name: [_text(record[name]) for record in records] for name in heads}
+    console = Console(width=None if Console().is_terminal else 1000)
+    widths = {name: max(map(len, (heads[name], *cells[name]))) for name in heads}
+    shown = list(zip(*cells.values(), strict=True))
+    key = next((n for n in range(1, len(heads)) if len({row[:n] for row in shown}) == len(shown)), 1)
+    for names in _fitting(widths, console.width, key):
+        table = Table(box=None, pad_edge=False)
+        for name in names:
+            table.add_column(heads[name], no_wrap=len(names) > 1, overflow="fold")
+        for row in zip(*(cells[name] for name in names), strict=True):
+            table.add_row(*map(escape, row))
+        console.print(table)
+
+
+def _fitting(widths: dict[str, int], room: int, key: int) -> list[list[str]]:
+    """Columns in tables that fit a terminal; each begins with the first columns, which tell rows apart.
+
+    >>> _fitting({"name": 9, "size": 5, "loss": 7, "rate": 7}, 26, 1)
+    [['name', 'size', 'loss'], ['name', 'rate']]
+    """
+    first = list(widths)[:key]
+    found: list[list[str]] = [[]]
+    for name in widths:
+        if found[-1] and sum(widths[each] + 2 for each in found[-1]) + widths[name] > room:
+            found.append(list(first))
+        found[-1].append(name)
+    return found
 
 
 def _is_list_of_records(value: Any) -> bool:
@@ -47,5 +69,14 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_text(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
-        return " x ".join(_text(inner) for inner in value)
+        return f"[{', '.join(_copied(inner) for inner in value)}]"
     return str(value)
+
+
+def _copied(value: Any) -> str:
+    """A value inside a list, with enough digits to be copied.
+
+    >>> _text([0.1, 1 / 3, 2, [1e-12]])
+    '[0.1, 0.3333333333, 2, [1e-12]]'
+    """
+    return f"{value:.10g}" if isinstance(value, float) else _text(value)

@@ -82,7 +82,7 @@ def _square(function: Polynomial) -> list[FlowPicture]:
     box, there = (-3.2, 3.2, -3.2, 3.2), np.arctanh(2 * starts - 1)
     return [
         FlowPicture(
-            r"marginals $\mu$",
+            "marginals μ",
             in_mu,
             (plain, natural),
             window,
@@ -93,7 +93,7 @@ def _square(function: Polynomial) -> list[FlowPicture]:
             [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)],
         ),
         FlowPicture(
-            r"natural parameters $\theta$",
+            "natural parameters θ",
             value,
             fields,
             box,

@@ -32,7 +32,7 @@ def sample(
             with 1 (white) where hidden.
         steps: Steps of every completion's chain.
         seed: Decides the samples.
-        out: The picture; by default samples.png or completions.png in the run folder.
+        out: The picture; by default drawn.png or completions.png in the run folder.
     """
     if mask is not None and given is None:
         raise InputError(

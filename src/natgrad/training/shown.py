@@ -20,7 +20,7 @@ def sample_run(
 ) -> dict[str, Any]:
     """Write a picture of pixel means and samples from a run's model."""
     found = load(run)
-    picture = picture_place(out, found.folder / "samples.png")
+    picture = picture_place(out, found.folder / "drawn.png")
     means, samples = found.model.means(number, seed=seed), found.model.sample(number, seed=seed)
     save_samples(picture, means, samples, found.image_shape)
     return {"run": str(found.folder), "picture": str(picture), "number": number, "seed": seed}

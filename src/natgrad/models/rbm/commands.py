@@ -44,7 +44,7 @@ def sample(
         number: How many chains; they start where those of the training ended.
         turns: Turns of Gibbs sampling.
         seed: Decides the samples.
-        out: The picture; by default samples.png in the run folder.
+        out: The picture; by default drawn.png in the run folder.
     """
     from natgrad.models.rbm.measure import sampled_machine
 

@@ -56,7 +56,7 @@ def sampled_machine(
 ) -> dict[str, Any]:
     """Write a picture of the ends of chains."""
     found = load_run(run)
-    picture = Path(out) if out is not None else found.folder / "samples.png"
+    picture = Path(out) if out is not None else found.folder / "drawn.png"
     counts = {"turns": turns, "seed": seed}
     means, rows = found.model.means(number, **counts), found.model.sample(number, **counts)
     if not isinstance(found.model.parameters.visible_units, BernoulliUnits):
