@@ -2,12 +2,10 @@
 
     data -> model -> objective -> direction (metric, solve) -> update -> record
 
-A stateless stage is a plain function; a stateful one a NamedTuple of pure functions. Keys come
-first, then what is carried, then the model, then the data. A model is a frozen pytree whose
-leaves are exactly its trainable arrays, so that a gradient has the model's own type. Every
-gradient is of a loss to be *minimized*. Steps are pure and never jit themselves.
-
-Settings, and what else is known of a kind without JAX, are in its `Spec` (`natgrad.models.registry`).
+A stateless stage is a plain function; a stateful one a NamedTuple of pure functions. Keys come first, then
+what is carried, then the model, then the data. A model is a frozen pytree whose leaves are exactly its
+trainable arrays, so that a gradient has the model's own type. Every gradient is of a loss to be *minimized*.
+Steps are pure and never jit themselves. Settings of a kind are in its `Spec` (`natgrad.models.registry`).
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -56,8 +54,8 @@ class Objective(NamedTuple):
 class Product(NamedTuple):
     """An operator made ready for products. Where it has a factor, F = R^T R with one row for each sample.
 
-    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T; `samples` says how many rows there are. R
-    itself is never stored. `diagonal` is that of F, or an estimate of it.
+    `push` is v -> R v, `pull` is w -> R^T w, `gram` is R R^T, `rows` R itself in the order of `ravel_pytree`.
+    There are `samples` rows, `outputs` of them for a row of data. `diagonal` is F's, or an estimate of it.
     """
 
     mv: Callable[[Model], Model]
@@ -66,6 +64,8 @@ class Product(NamedTuple):
     pull: Callable[[Float[Array, " sample"]], Model] | None = None
     gram: Callable[[], Float[Array, "sample sample"]] | None = None
     samples: int = 0
+    outputs: int = 1
+    rows: Callable[[], Float[Array, "sample parameter"]] | None = None
 
 
 class Operator(Protocol):

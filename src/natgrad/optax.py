@@ -43,9 +43,11 @@ from natgrad.metrics.empirical import (
     uncentred_covariance,
     with_diagonal,
 )
+from natgrad.solvers.cost import automatic
 from natgrad.solvers.minres import minres_qlp
+from natgrad.solvers.rows import cholesky_solve, qr_solve
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
-from natgrad.solvers.whole import automatic, dense_solve, dual_solve
+from natgrad.solvers.whole import dense_solve, dual_solve
 from natgrad.updates import natural as directions
 from natgrad.updates.damping import Damping, constant, levenberg_marquardt, scheduled
 from natgrad.updates.first_order import inverse_time
@@ -57,6 +59,7 @@ __all__ = [
     "Output",
     "automatic",
     "centred_covariance",
+    "cholesky_solve",
     "conjugate_gradient",
     "constant",
     "dense_solve",
@@ -76,6 +79,7 @@ __all__ = [
     "minres_qlp",
     "monte_carlo_fisher",
     "natural_gradient",
+    "qr_solve",
     "scheduled",
     "sigmoid",
     "small_residual",

@@ -142,14 +142,11 @@ class Factored:
         r = self.rows
         diagonal = lambda: (r * r).sum(axis=0)  # noqa: E731
         mv, push, pull = lambda v: r.T @ (r @ v), lambda v: r @ v, lambda w: r.T @ w
-        return Product(mv, diagonal, push, pull, lambda: r @ r.T, len(r))
+        return Product(mv, diagonal, push, pull, lambda: r @ r.T, len(r), rows=lambda: r)
 
     @property
     def like(self):
         return self.rows[0]
-
-    def factor_rows(self):
-        return self.rows
 
 
 @partial(jax.jit, static_argnums=0)

@@ -42,7 +42,13 @@ CASES = [
     for size in AT_ONCE
     if name == "softmax" or metric in ("fisher", "gauss_newton")
 ]
-FACTORS = [("fisher", "whole"), ("fisher", "pieces"), ("centered", "whole"), ("sampled", "pieces")]
+FACTORS = [
+    ("fisher", "whole"),
+    ("fisher", "pieces"),
+    ("gauss_newton", "whole"),
+    ("centered", "whole"),
+    ("sampled", "pieces"),
+]
 
 
 def further(name, metric, size):
@@ -115,7 +121,7 @@ def test_metrics_are_what_their_equations_say(name, metric, size):
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_factor_squared_is_the_metric(name):
     found = [pair for place, pair in metric_matrices(name).items() if place in FACTORS]
-    assert len(found) == (4 if name == "softmax" else 1)
+    assert len(found) == (5 if name == "softmax" else 2)
     for dense, squared in found:
         assert_close(squared, dense)
 

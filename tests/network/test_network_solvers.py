@@ -1,6 +1,8 @@
 """Every solver of whole systems against dense algebra."""
 
 import itertools
+import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,8 @@ from network_cases import Factored, Given, preconditioned, solved
 
 from natgrad.core import Product, Solver
 from natgrad.errors import InputError
-from natgrad.solvers import results, subspace, whole
+from natgrad.solvers import cost, results, subspace, whole
+from natgrad.solvers import rows as rows_solvers
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.truncated import SolveProgress, conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import System
@@ -228,7 +231,7 @@ def test_negative_curvature_and_overflow_are_result_codes():
     found = solved(conjugate_gradient(9), given(np.eye(2)), jnp.array([jnp.nan, 1.0]))
     assert found.result == results.FAILED
     assert solved(conjugate_gradient(2), given(symmetric(SPREAD)), right(12)).result == results.LIMIT
-    assert set(results.SOLVED) == set(range(5))
+    assert set(results.SOLVED) == set(range(6))
 
 
 SINGULAR = {
@@ -346,7 +349,7 @@ def test_minres_qlp_corrects_a_guess_and_knows_zero():
 def test_sample_space_equals_parameter_space(damping):
     rows, g = np.random.default_rng(0).normal(size=(4, 15)), right(15)
     expected = np.linalg.solve(rows.T @ rows + damping * np.eye(15), g)
-    for solver in (whole.dual_solve(), whole.dense_solve(), whole.automatic(conjugate_gradient(1))):
+    for solver in (whole.dual_solve(), whole.dense_solve(), cost.automatic(conjugate_gradient(1))):
         found = jax.jit(lambda g, solver=solver: solved(solver, factored(rows), g, damping))(g)
         np.testing.assert_allclose(found.value, expected, rtol=1e-6 if damping < 0.1 else 1e-11)
 
@@ -361,7 +364,7 @@ def test_small_damping_in_sample_space_keeps_its_digits_in_float32():
     assert np.linalg.norm(np.asarray(found.value) - expected) < 1e-4 * np.linalg.norm(expected)
 
 
-def test_the_automatic_choice_goes_by_size():
+def test_the_automatic_choice_goes_by_price_and_memory():
     count = []
     inner = conjugate_gradient(1)
 
@@ -369,15 +372,74 @@ def test_the_automatic_choice_goes_by_size():
         count.append(1)
         return inner.solve(factor, g, guess)
 
-    choose = whole.automatic(Solver(inner.prepare, marked), side=8, memory_mb=1e-3)
+    choose = cost.automatic(Solver(inner.prepare, marked), memory_mb=1e-3)
     solved(choose, factored(np.eye(3, 12)), jnp.ones(12), 1.0)
     solved(choose, factored(np.eye(12, 3)), jnp.ones(3), 1.0)
     solved(choose, given(np.eye(1)), jnp.ones(1), 1.0)
     assert count == []
-    solved(choose, factored(np.eye(9, 12)), jnp.ones(12), 1.0)  # too wide in both spaces
     solved(choose, factored(np.eye(2, 90)), jnp.ones(90), 1.0)  # too much memory
-    solved(choose, given(np.eye(9)), jnp.ones(9), 1.0)  # no factor
+    cheap = cost.automatic(Solver(inner.prepare, marked), products=2)
+    solved(cheap, factored(np.eye(9, 12)), jnp.ones(12), 1.0)  # costs more than two products
+    solved(cheap, given(np.eye(9)), jnp.ones(9), 1.0)  # no factor
     assert count == [1, 1, 1]
+
+
+def test_the_cheapest_exact_solver_follows_from_the_shape():
+    """More rows than parameters: by rows; more parameters: in sample space; both large: none."""
+    names = {}
+    for name, shape in {
+        "network of physics": (1020, 1, 257),
+        "many rows": (200_000, 1, 257),
+        "few rows": (100, 1, 10_065),
+        "both many": (60_000, 10, 500_000),
+    }.items():
+        size = cost.Size(*shape, cost.SPEEDS["float64"])
+        found = cost.cheapest_exact(size, 100)
+        names[name] = None if found is None else found.prepare.__qualname__.split(".")[0]
+    assert names == {
+        "network of physics": "_by_rows",
+        "many rows": "_by_rows",
+        "few rows": "dual_solve",
+        "both many": None,
+    }
+
+
+def test_the_speeds_are_those_that_were_measured():
+    record = json.loads((Path(__file__).parents[2] / "benchmarks/results/solvers.json").read_text("utf-8"))
+    assert {kind: own._asdict() for kind, own in cost.SPEEDS.items()} == record["speeds"]
+
+
+@pytest.mark.parametrize("shape", [(30, 9), (9, 30)])
+def test_every_exact_solver_and_converged_iterations_agree(shape):
+    """Dense, by QR, by Cholesky, in sample space and by conjugate gradients, to 1e-8."""
+    rows, g = np.random.default_rng(0).normal(size=shape), right(shape[1])
+    expected = np.linalg.solve(rows.T @ rows + 1e-2 * np.eye(shape[1]), g)
+    exact = (rows_solvers.qr_solve(), rows_solvers.cholesky_solve(), whole.dense_solve(), whole.dual_solve())
+    automatic = cost.automatic(conjugate_gradient(1))
+    for solver in (*exact, automatic, conjugate_gradient(200, stop=small_residual(1e-13))):
+        found = solved(solver, factored(rows), g, 1e-2)
+        np.testing.assert_allclose(found.value, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+        assert found.result == results.CONVERGED
+        assert found.residual < 1e-10
+
+
+def test_qr_keeps_the_digits_that_squaring_the_condition_loses():
+    """A condition of 1e9: its square is beyond float64, and who squares it says so."""
+    rng = np.random.default_rng(0)
+    left, other = (np.linalg.qr(rng.normal(size=(n, 6)))[0] for n in (40, 6))
+    singular = np.geomspace(1, 1e-9, 6)
+    rows, wanted = left @ np.diag(singular) @ other.T, other @ np.ones(6)
+    g = other @ (singular**2 * np.ones(6))  # R^T R times what is wanted, without rounding in R
+    by_qr = solved(rows_solvers.qr_solve(), factored(rows), jnp.asarray(g), 0.0)
+    assert by_qr.result == results.CONVERGED
+    assert np.linalg.norm(rows @ (by_qr.value - wanted)) < 1e-7 * np.linalg.norm(rows @ wanted)
+    for solver in (rows_solvers.cholesky_solve(), whole.dense_solve()):
+        assert solved(solver, factored(rows), jnp.asarray(g), 0.0).result in (
+            results.ILL_CONDITIONED,
+            results.FAILED,
+        )
+    assert solved(whole.dual_solve(), factored(rows), jnp.asarray(g), 1e-18).result != results.CONVERGED
+    assert "ill-conditioned" in results.SOLVED[results.ILL_CONDITIONED]
 
 
 def test_one_factor_serves_many_gradients():
@@ -393,8 +455,9 @@ def test_one_factor_serves_many_gradients():
 
 
 def test_a_metric_without_a_factor_is_refused_in_sample_space():
-    with pytest.raises(InputError, match="needs a metric with a factor"):
-        solved(whole.dual_solve(), given(np.eye(3)), jnp.ones(3), 1.0)
+    for solver in (whole.dual_solve(), rows_solvers.qr_solve()):
+        with pytest.raises(InputError, match="needs a metric with a factor"):
+            solved(solver, given(np.eye(3)), jnp.ones(3), 1.0)
     for make in (conjugate_gradient, minres_qlp):
         with pytest.raises(InputError, match="at least one iteration, got 0"):
             make(0)

@@ -43,6 +43,7 @@ class Output(NamedTuple):
         root: S w with S S^T = M, w shaped like r; only sample space and per-unit blocks need it.
         check: raises an InputError for targets that the output distribution cannot produce.
         curvature: the diagonal of M, where M is diagonal.
+        natural: whether -d^2 log p / dr^2 is M at every target, as for natural parameters.
     """
 
     log_prob: Callable[[Outputs, _Targets], Float[Array, " row"]]
@@ -51,6 +52,7 @@ class Output(NamedTuple):
     root: Callable[[Outputs, Outputs], Outputs] | None = None
     check: Check = unchecked
     curvature: Callable[[Outputs], Outputs] | None = None
+    natural: bool = False
 
 
 def linear(beta: float = 1.0) -> Output:
@@ -67,7 +69,15 @@ def linear(beta: float = 1.0) -> Output:
     def curvature(r: Outputs) -> Outputs:
         return jnp.full_like(r, 1 / beta**2)
 
-    return Output(log_prob, lambda r, v: v / beta**2, sample, lambda r, w: w / beta, expected.real, curvature)
+    return Output(
+        log_prob,
+        lambda r, v: v / beta**2,
+        sample,
+        lambda r, w: w / beta,
+        expected.real,
+        curvature,
+        natural=True,
+    )
 
 
 def sigmoid() -> Output:
@@ -90,6 +100,7 @@ def sigmoid() -> Output:
         lambda r, w: jnp.sqrt(variance(r)) * w,
         expected.probabilities,
         variance,
+        natural=True,
     )
 
 
@@ -115,7 +126,7 @@ def softmax() -> Output:
         half = jnp.exp(0.5 * jax.nn.log_softmax(r))
         return half * w - y * (half * w).sum(-1, keepdims=True)
 
-    return Output(log_prob, fisher, sample, root, expected.classes)
+    return Output(log_prob, fisher, sample, root, expected.classes, natural=True)
 
 
 def normal() -> Output:
@@ -161,7 +172,9 @@ def spherical(log_variance: Float[Array, ""]) -> Output:
     def curvature(r: Outputs) -> Outputs:
         return jnp.broadcast_to(jnp.exp(-log_variance), r.shape)
 
-    return Output(log_prob, lambda r, v: curvature(r) * v, sample, root, expected.real, curvature)
+    return Output(
+        log_prob, lambda r, v: curvature(r) * v, sample, root, expected.real, curvature, natural=True
+    )
 
 
 def side_by_side(first: Output, second: Output, width: int) -> Output:

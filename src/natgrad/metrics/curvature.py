@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Model, Product
 from natgrad.errors import InputError
+from natgrad.layers.outputs import Output
 from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, task_loss
 from natgrad.metrics.portions import over_portions, portions, summed
 from natgrad.metrics.probing import mean_diagonal
@@ -61,8 +62,9 @@ class Curvature:
         if self.form.root is None:
             return Product(self._product())
         outputs = jax.eval_shape(self.task.network, self.parameters, self.inputs)
-        samples = self.rows.number * self.form.rank(outputs, self.data)
-        return Product(self._product(), None, *self._factor(), self._gram, samples)
+        rank = self.form.rank(outputs, self.data)
+        shape = (self.rows.number * rank, rank)
+        return Product(self._product(), None, *self._factor(), self._gram, *shape, self.factor_rows)
 
     @property
     def like(self) -> Model:
@@ -156,26 +158,24 @@ def fisher(*, rows_at_once: int | None = None) -> TaskMetric:
 
     def of_task(task: Task) -> Metric:
         output = task.output
-        form = Form(lambda r, _, v: output.fisher(r, v))
-        if output.root is not None:
-            root = output.root
-            form = form._replace(
-                root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]
-            )
+        form = _rooted(Form(lambda r, _, v: output.fisher(r, v)), output)
         return measuring(task, rows_at_once, lambda key, parameters, rows: ((), form))
 
     return of_task
 
 
 def gauss_newton(*, rows_at_once: int | None = None) -> TaskMetric:
-    """The extended Gauss-Newton matrix J^T H J, H = -d^2 log p / dr^2 at the targets [revisiting eq. 14]."""
+    """The extended Gauss-Newton matrix J^T H J, H = -d^2 log p / dr^2 at the targets [revisiting eq. 14].
+
+    Where the outputs are natural parameters, H is the output's Fisher whatever the targets: so is its root.
+    """
 
     def of_task(task: Task) -> Metric:
         def product(r: Array, t: Any, v: Array) -> Array:
             slope = jax.grad(lambda at: -task.output.log_prob(at, t).sum())
             return jax.jvp(slope, (r,), (v,))[1]
 
-        form = Form(product)
+        form = _rooted(Form(product), task.output) if task.output.natural else Form(product)
         return measuring(
             task, rows_at_once, lambda key, parameters, rows: (needs_targets(rows, "Gauss-Newton"), form)
         )
@@ -279,6 +279,16 @@ def linearized(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Calla
     outputs, push = jax.linearize(lambda p: task.network(p, inputs), parameters)
     transposed = jax.linear_transpose(push, parameters)
     return outputs, push, lambda w: transposed(w)[0]
+
+
+def _rooted(form: Form, output: Output) -> Form:
+    """With the root of the output's Fisher, where it has one."""
+    root = output.root
+    if root is None:
+        return form
+    return form._replace(
+        root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]
+    )
 
 
 def _outputs(task: Task, parameters: Model, inputs: Any, rows_at_once: int | None) -> Array:

@@ -55,6 +55,7 @@ class Centered:
             lambda w: pull(_less_mean(w)),
             lambda: _less_mean(_less_mean(gram()).T),
             inner.samples,
+            rows=self.factor_rows,
         )
 
     @property

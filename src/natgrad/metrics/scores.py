@@ -85,7 +85,7 @@ class ScoredRows:
         def gram() -> Float[Array, "row row"]:
             return sum(part.gram() for part in parts) / number
 
-        return Product(lambda v: pull(push(v)), None, push, pull, gram, number)
+        return Product(lambda v: pull(push(v)), None, push, pull, gram, number, rows=self.factor_rows)
 
     @property
     def like(self) -> Model:

@@ -1,4 +1,4 @@
-"""Solve (damping I + F) x = g for all parameters at once; dense and in sample space, for small problems.
+"""Solve (damping I + F) x = g for all parameters at once; dense and in sample space.
 
 Solvers take operators on trees of any structure. What can go wrong inside jit is a result code. Iterative
 solvers, in `truncated` and `minres`, are functions of a `System`; `iterative` makes solvers of them.
@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from natgrad import tree
 from natgrad.core import Model, Operator, Product, Solution, Solver
 from natgrad.errors import InputError
 from natgrad.metrics.probing import dense
-from natgrad.solvers.results import CONVERGED, FAILED
+from natgrad.solvers.results import CONVERGED, FAILED, ILL_CONDITIONED
 from natgrad.solvers.units import known_after
+
+UNSURE = 1e-2  # the share of a solution that rounding may take before the solve says so
 
 
 class DampedOperator(NamedTuple):
@@ -94,7 +96,8 @@ def dense_solve() -> Solver:
         right, unravel = ravel_pytree(gradient)
         found = jax.scipy.linalg.lu_solve(factor.lower_upper, right)
         left = right - factor.matrix @ found - factor.damping * found
-        return solution_of(_exact(unravel(found), unravel(left)), gradient, factor.damping)
+        done = exactly(unravel(found), unravel(left), _condition(factor.lower_upper))
+        return solution_of(done, gradient, factor.damping)
 
     return Solver(prepare, solve)
 
@@ -136,51 +139,42 @@ def dual_solve(*, refine: bool = True) -> Solver:
             return tree.subtract(gradient, tree.axpy(damping, x, product.pull(product.push(x))))
 
         s, found = once(gradient)
+        condition = _condition(factor.lower_upper)
         if not refine:
-            done = _exact(found, gradient)
+            done = exactly(found, gradient, condition)
             return Solution(found, s @ s, done.iterations, done.result, jnp.full_like(damping, jnp.nan))
         found = tree.add(found, once(left_over(found))[1])
-        return solution_of(_exact(found, left_over(found)), gradient, damping)
+        return solution_of(exactly(found, left_over(found), condition), gradient, damping)
 
     return Solver(prepare, solve)
 
 
-def automatic(otherwise: Solver, *, side: int = 512, memory_mb: float = 64.0) -> Solver:
-    """Exact in the smaller of parameter space and sample space where it is small, otherwise as given.
+def spread(pivots: Float[Array, " parameter"]) -> Float[Array, ""]:
+    """The largest of a triangle's pivots over the smallest: its condition is about that, or worse."""
+    sizes = jnp.abs(pivots)
+    return sizes.max() / sizes.min()
 
-    Args:
-        otherwise: for everything that is too large.
-        side: the largest matrix that is factored.
-        memory_mb: the largest factor R that is made.
-    """
 
-    def choose(operator: Operator) -> Solver:
-        product, leaves = operator.bind(), jax.tree.leaves(operator.like)
-        parameters, bytes_each = sum(leaf.size for leaf in leaves), leaves[0].dtype.itemsize
-        if product.gram is None:
-            return dense_solve() if parameters <= side // 8 else otherwise
-        samples = product.samples
-        if min(samples, parameters) > side or samples * parameters * bytes_each > memory_mb * 2**20:
-            return otherwise
-        return dual_solve() if samples < parameters else dense_solve()
+def unsure(condition: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether rounding may take more than a hundredth of a solution."""
+    return ~(condition * jnp.finfo(condition.dtype).eps < UNSURE)
 
-    def solve(factor: Any, gradient: Model, guess: Model | None) -> Solution:
-        return choose(factor.operator).solve(factor, gradient, guess)
 
-    return Solver(lambda operator, damping, after: choose(operator).prepare(operator, damping, after), solve)
+def exactly(value: Model, residual: Model, condition: Float[Array, ""]) -> Found:
+    """What a method without iterations found, by a matrix of that condition."""
+    good = jnp.where(unsure(condition), ILL_CONDITIONED, CONVERGED)
+    result = jnp.where(jnp.isfinite(tree.vdot(value, value)), good, FAILED)
+    return Found(value, residual, jnp.zeros((), jnp.int32), result)
+
+
+def _condition(lower_upper: Any) -> Float[Array, ""]:
+    return spread(jnp.diagonal(lower_upper[0]))
 
 
 def _matrix(operator: Any) -> Float[Array, "parameter parameter"]:
-    """The matrix of an operator, from its factor's rows where they are fewer than the parameters."""
-    product = operator.bind()
-    size = sum(leaf.size for leaf in jax.tree.leaves(operator.like))
-    if product.gram is not None and product.samples < size:
-        rows = operator.factor_rows()
-        return rows.T @ rows
-    return dense(operator)
-
-
-def _exact(value: Model, residual: Model) -> Found:
-    """What a method without iterations found."""
-    result = jnp.where(jnp.isfinite(tree.vdot(value, value)), CONVERGED, FAILED)
-    return Found(value, residual, jnp.zeros((), jnp.int32), result)
+    """The matrix of an operator, from its factor's rows where it has any: cheaper than products."""
+    make = operator.bind().rows
+    if make is None:
+        return dense(operator)
+    rows = make()
+    return rows.T @ rows

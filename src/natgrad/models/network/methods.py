@@ -23,13 +23,14 @@ from natgrad.models.network.presets import (
     unit_direction,
     whole_direction,
 )
+from natgrad.solvers.cost import automatic
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.subspace import subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient
 from natgrad.solvers.unit_cg import unit_conjugate_gradient as unit_gradients
 from natgrad.solvers.units import UnitSolver
-from natgrad.solvers.whole import automatic, dense_solve, dual_solve
+from natgrad.solvers.whole import dense_solve, dual_solve
 from natgrad.updates.damping import constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.first_order import downhill, optimizer_of, rate_schedule, steepest

@@ -25,12 +25,13 @@ from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton
 from natgrad.metrics.empirical import centred_covariance, squared_gradients, with_diagonal
 from natgrad.metrics.units import exact_units
 from natgrad.solvers.choice import always
+from natgrad.solvers.cost import automatic
 from natgrad.solvers.results import FAILED
 from natgrad.solvers.subspace import Descend, subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient, little_progress
 from natgrad.solvers.unit_cg import unit_conjugate_gradient as unit_gradients
 from natgrad.solvers.units import UnitSolver, per_layer
-from natgrad.solvers.whole import System, automatic
+from natgrad.solvers.whole import System
 from natgrad.updates.damping import Damping, constant, levenberg_marquardt
 from natgrad.updates.descent import descent
 from natgrad.updates.describe import of_layers, of_system

@@ -39,7 +39,8 @@ class SampledFisher:
 
     def bind(self) -> Product:
         """Products with the rows of its factor."""
-        return Product(self.mv, self.diagonal, self.push, self.pull, self.gram, self.visible.shape[1])
+        factor = (self.push, self.pull, self.gram, self.visible.shape[1])
+        return Product(self.mv, self.diagonal, *factor, rows=self.factor_rows)
 
     @property
     def like(self) -> Boltzmann:
