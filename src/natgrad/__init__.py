@@ -11,9 +11,10 @@ _WHERE = {
     "resume": "natgrad.training.run",
     "Run": "natgrad.training.run",
     "minimize": "natgrad.relax.minimize",
+    "least_squares": "natgrad.fitting.loop",
     "InputError": "natgrad.errors",
 }
-__all__ = ["InputError", "Run", "load", "minimize", "resume", "train"]
+__all__ = ["InputError", "Run", "least_squares", "load", "minimize", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

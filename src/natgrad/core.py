@@ -284,7 +284,7 @@ TAKEN, NON_FINITE, UNSOLVED = 0, 1, 2
 RESULTS = {
     TAKEN: "the step was taken",
     NON_FINITE: "the loss or the step was not finite, and the step was not taken; lower the learning rate",
-    UNSOLVED: "the solve failed, and the step was not taken; raise the damping",
+    UNSOLVED: "the solve failed, or the loss would rise: the step was not taken; raise the damping",
 }
 
 

@@ -13,6 +13,7 @@ leaves sign and rate to the rest of the chain. Every leaf of the parameters is i
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ import optax
 from jaxtyping import Array
 
 from natgrad import tree
-from natgrad.core import Estimate, Model, Solver
+from natgrad.core import Estimate, Metric, Model, Solver
 from natgrad.errors import InputError
 from natgrad.layers.outputs import Output, enumerated, exponential_family, linear, sigmoid, softmax
 from natgrad.layers.task import (
@@ -43,13 +44,15 @@ from natgrad.metrics.empirical import (
     uncentred_covariance,
     with_diagonal,
 )
+from natgrad.metrics.residuals import Residuals, half_square, residual_metric, squares
+from natgrad.solvers.correction import accelerated, anchored
 from natgrad.solvers.cost import automatic
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.rows import cholesky_solve, qr_solve
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import dense_solve, dual_solve
 from natgrad.updates import natural as directions
-from natgrad.updates.damping import Damping, constant, levenberg_marquardt, scheduled
+from natgrad.updates.damping import Damping, constant, delayed_gratification, levenberg_marquardt, scheduled
 from natgrad.updates.first_order import inverse_time
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
@@ -57,11 +60,14 @@ from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
 __all__ = [
     "Options",
     "Output",
+    "accelerated",
+    "anchored",
     "automatic",
     "centred_covariance",
     "cholesky_solve",
     "conjugate_gradient",
     "constant",
+    "delayed_gratification",
     "dense_solve",
     "divergence_ball",
     "dual_solve",
@@ -80,6 +86,7 @@ __all__ = [
     "monte_carlo_fisher",
     "natural_gradient",
     "qr_solve",
+    "scale_by_gauss_newton",
     "scheduled",
     "sigmoid",
     "small_residual",
@@ -130,18 +137,74 @@ def natural_gradient(
     task, chosen = Task(network, output), _options(damping, options)
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
+    return _measured(task_metric, solved, chosen, partial(_arguments, task), seed)
+
+
+def scale_by_gauss_newton(
+    residuals: Residuals,
+    *,
+    weights: Any = 1.0,
+    by_row: bool = False,
+    damping: Damping | float | None = None,
+    solver: Solver | None = None,
+    options: Options | None = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Measure gradients of a least-squares loss by the Gauss-Newton matrix of its residuals.
+
+    The loss is (1/2) sum_k weight_k mean(r_k^2) over the arrays of residuals. `update` takes, besides
+    gradients, state and parameters, `batch`, which is handed to the residuals. `natgrad.least_squares` is
+    the whole loop for a batch that stays the same.
+
+    Args:
+        residuals: from (parameters, batch) to an array of residuals, or any tree of them.
+        weights: one for each array of residuals, or one number.
+        by_row: whether a row of an array of residuals depends on the same row of its part of the batch only,
+            which makes most steps many times faster; the batch must then be laid out as the residuals are.
+        damping: a number (0.01 by default), `scheduled(...)`, `levenberg_marquardt(...)` and so on.
+        solver: by default exact at the price of 3,000 products or less, otherwise 20 conjugate gradients.
+        options: as for `natural_gradient`.
+        seed: of the random numbers of a relative damping.
+    """
+    problem, chosen = squares(residuals, weights, by_row=by_row), _options(damping, options)
+    solved = automatic(conjugate_gradient(20), products=3000.0) if solver is None else solver
+
+    def read(
+        updates: Model, params: Model | None, extra: dict[str, Any]
+    ) -> tuple[Any, Callable[[Model], Array]]:
+        if params is None or "batch" not in extra:
+            missing = "parameters" if params is None else "batch"
+            raise InputError(
+                f"scale_by_gauss_newton needs the {missing}; "
+                "call update(gradients, state, parameters, batch=...)"
+            )
+        _alike(updates, params, "scale_by_gauss_newton")
+        batch, revalue = extra["batch"], half_square(problem).revalue
+        assert revalue is not None
+        return batch, lambda model: revalue(model, batch)
+
+    return _measured(residual_metric(problem), solved, chosen, read, seed)
+
+
+_Read = Callable[[Model, Model | None, dict[str, Any]], tuple[Any, Callable[[Model], Array]]]
+
+
+def _measured(
+    metric: Metric, solver: Solver, chosen: Options, read: _Read, seed: int
+) -> optax.GradientTransformationExtraArgs:
+    """The transformation of a metric; `read` makes a batch and the loss of what `update` was given."""
 
     def init(params: Model) -> NaturalState:
         check_parameters(params)
-        direction = directions.natural(task_metric, solved, chosen)
+        direction = directions.natural(metric, solver, chosen)
         kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, None, {}))
         return NaturalState(kept, no_evidence(kept.level))
 
     def update(
         updates: Model, state: NaturalState, params: Model | None = None, **extra: Any
     ) -> tuple[Model, NaturalState]:
-        batch, value = _arguments(task, updates, params, extra)
-        direction = directions.natural(task_metric, solved, chosen, revalue=lambda model, rows: value(model))
+        batch, value = read(updates, params, extra)
+        direction = directions.natural(metric, solver, chosen, revalue=lambda model, rows: value(model))
         key = jax.random.fold_in(jax.random.key(seed), state.kept.steps)
         estimate = Estimate(jnp.zeros_like(state.kept.level), updates, batch, {})
         found = direction.apply(key, state.kept, params, estimate)
@@ -151,6 +214,16 @@ def natural_gradient(
         return step, NaturalState(kept, found.evidence.evidence)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _alike(updates: Model, params: Model, name: str) -> None:
+    shapes: list[Any] = [jax.tree.structure(given) for given in (updates, params)]
+    if shapes[0] != shapes[1]:
+        raise InputError(
+            "gradients and parameters must have the same structure; "
+            f"put no transformation that changes it before {name}"
+        )
+    check_parameters(params)
 
 
 def _options(damping: Damping | float | None, options: Options | None) -> Options:
@@ -178,13 +251,7 @@ def _arguments(
         raise InputError(
             f"natural_gradient needs the {missing}; call update(gradients, state, parameters, inputs=...)"
         )
-    shapes: list[Any] = [jax.tree.structure(given) for given in (updates, params)]
-    if shapes[0] != shapes[1]:
-        raise InputError(
-            "gradients and parameters must have the same structure; "
-            "put no transformation that changes it before natural_gradient"
-        )
-    check_parameters(params)
+    _alike(updates, params, "natural_gradient")
     rows = Examples(extra["inputs"], extra.get("targets"))
     outputs = check_outputs(task, params, rows)
     if rows.targets is not None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natgrad.errors import InputError
-from natgrad.updates.reduction import Line, reduction_ratio
+from natgrad.updates.reduction import Line, reduction_ratio, relative_fall
 
 Ratio = Callable[[Line, Array], Float[Array, ""]]
 
@@ -21,6 +21,7 @@ class Damping(NamedTuple):
         renew: (level, ratio): the next level, after a step whose reduction ratio was looked at.
         ratio: the reduction ratio of a step; None where nobody looks.
         every: how many steps go by from one look to the next.
+        least: steps whose ratio is not above that are refused; None: none are.
     """
 
     start: float
@@ -28,6 +29,7 @@ class Damping(NamedTuple):
     renew: Callable[[Array, Array], Array] = lambda level, ratio: level
     ratio: Ratio | None = None
     every: int = 1
+    least: float | None = None
 
 
 def constant(value: float) -> Damping:
@@ -61,6 +63,28 @@ def levenberg_marquardt(
         return jnp.clip(level * change, *bounds)
 
     return base._replace(renew=renew, ratio=ratio, every=every)
+
+
+def rejecting(damping: Damping) -> Damping:
+    """A damping beside which a step that does not lower the loss is refused."""
+    return damping._replace(ratio=relative_fall, least=0.0)
+
+
+def delayed_gratification(
+    start: float, *, up: float = 2.0, down: float = 3.0, bounds: tuple[float, float] = (1e-20, 1e20)
+) -> Damping:
+    """Multiply by `up` where the loss does not fall, divide by `down` where it does [transtrum2012].
+
+    Steps after which the loss would not be lower are refused: it never rises.
+    """
+    if not (up > 1 and down > 1):
+        raise InputError(f"a damping is raised and lowered by numbers above one, got {up} and {down}")
+
+    def renew(level: Array, fall: Array) -> Array:
+        change = jnp.where(fall > 0, 1 / down, up).astype(level.dtype)  # nan is no fall
+        return jnp.clip(level * change, *bounds)
+
+    return rejecting(constant(start))._replace(renew=renew)
 
 
 def _positive(value: float) -> None:

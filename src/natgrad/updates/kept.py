@@ -100,9 +100,13 @@ def traveled(kept: Kept, drift: Drift | None, rate: Array | None, curvature: Arr
 
 
 def keep_metric(taken: Array, before: Kept, after: Kept) -> Kept:
-    """The factor stays where it is: after a refused step it is made again, with a renewed damping."""
+    """The factor stays where it is: after a refused step it is made again, with a renewed damping.
+
+    The direction of a refused step, and of the one before it, are no place to start from.
+    """
     small = lambda kept: kept._replace(factor=())  # noqa: E731
-    chosen = tree.select(taken, small(after), small(before))
+    forgotten = small(before)._replace(direction=tree.zeros(before.direction))
+    chosen = tree.select(taken, small(after), forgotten)
     age = jnp.where(taken, after.age, 0)
     return chosen._replace(
         steps=after.steps, level=after.level, age=age, factor=after.factor, travel=after.travel

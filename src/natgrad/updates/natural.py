@@ -243,12 +243,14 @@ def _renewed_damping(
 
 
 def _sound(options: Options, solution: Solution, rate: Array | None, ratio: Array, steps: Array) -> Array:
-    """Whether the solve succeeded, and what looked at the loss saw a finite one."""
+    """Whether the solve succeeded, and what looked at the loss saw one that is finite and good enough."""
     good = solution.result != FAILED
     if rate is not None:
         good = good & jnp.isfinite(rate)
     if options.damping.ratio is not None:
-        good = good & (jnp.isfinite(ratio) | (steps % options.damping.every != 0))
+        looked = steps % options.damping.every == 0
+        least = -jnp.inf if options.damping.least is None else options.damping.least
+        good = good & ((jnp.isfinite(ratio) & (ratio > least)) | ~looked)
     return good
 
 

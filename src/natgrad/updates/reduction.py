@@ -40,6 +40,12 @@ def first_order_ratio(line: Line, rate: Array) -> Float[Array, ""]:
     return (line.value(rate) - line.before()) / (-rate * line.slope)
 
 
+def relative_fall(line: Line, rate: Array) -> Float[Array, ""]:
+    """By what share the loss falls; below zero where it rises."""
+    before = line.before()
+    return (before - line.value(rate)) / before
+
+
 def backtrack(value: Callable[[Model], Array], iterates: Model, kept: Array) -> tuple[Model, Bool[Array, ""]]:
     """From the last iterate back while the one before is better [martens2010].
 

@@ -1,0 +1,1 @@
+"""Least squares: the whole loop, and the methods that it runs."""

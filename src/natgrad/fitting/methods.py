@@ -1,0 +1,102 @@
+"""Methods for least squares: each is a solver and the options of a natural direction.
+
+    lm             Levenberg-Marquardt, with the acceleration of the geodesic [transtrum2012]
+    gauss-newton   the energy natural gradient: little damping, and a line search [muller2023]
+    spring         the same with momentum where the residuals do not speak [goldshlager2024]
+
+No method takes a step after which the loss is not lower.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from natgrad.core import Solver
+from natgrad.errors import InputError
+from natgrad.solvers.correction import accelerated, anchored
+from natgrad.solvers.cost import automatic
+from natgrad.solvers.truncated import conjugate_gradient, small_residual
+from natgrad.updates.damping import constant, delayed_gratification, rejecting
+from natgrad.updates.lengths import learning_rate, line_search
+from natgrad.updates.natural import Options
+
+PRODUCTS = (
+    3000.0  # the price of an exact solve: what conjugate gradients would need for an ill-conditioned one
+)
+WIDE = 1e20  # how far a damping may be from where it starts
+
+
+class Method(NamedTuple):
+    """A way to find steps, from the mean diagonal of the metric at the start.
+
+    Attributes:
+        solver: for the damped system.
+        options: from the metric's scale to damping, length and warm start.
+        most: how many times the first damping, where it is adapted, ends the fit.
+    """
+
+    solver: Solver
+    options: Callable[[float], Options]
+    most: float = float("inf")
+
+
+def exact_or_iterated(iterations: int = 500) -> Solver:
+    """Exact at almost any price, else many conjugate gradients."""
+    return automatic(conjugate_gradient(iterations, stop=small_residual(1e-8)), products=PRODUCTS)
+
+
+def marquardt(
+    damping: float = 1e-3,
+    *,
+    up: float = 2.0,
+    down: float = 3.0,
+    acceleration: float | None = 0.75,
+    solver: Solver | None = None,
+) -> Method:
+    """Levenberg-Marquardt: damping raised where the loss would rise, lowered where it falls.
+
+    Args:
+        damping: the first one, as a share of the metric's mean diagonal.
+        up: what multiplies it after a step that is rejected.
+        down: what divides it after a step that is taken.
+        acceleration: how long the second-order correction may be, as a share of the step; None: none.
+        solver: exact where that is possible, by default.
+    """
+    inner = exact_or_iterated() if solver is None else solver
+    chosen = inner if acceleration is None else accelerated(inner, most=acceleration)
+
+    def options(scale: float) -> Options:
+        bounds = (damping * scale / WIDE, damping * scale * WIDE)
+        adapted = delayed_gratification(damping * scale, up=up, down=down, bounds=bounds)
+        return Options(damping=adapted, length=learning_rate(1.0))
+
+    return Method(chosen, options, WIDE)
+
+
+def energy_natural(damping: float = 1e-6, *, solver: Solver | None = None) -> Method:
+    """Gauss-Newton with a constant damping, a share of the metric's mean diagonal, and a line search."""
+    inner = exact_or_iterated() if solver is None else solver
+    return Method(inner, lambda scale: _searching(damping * scale))
+
+
+def spring(damping: float = 1e-6, *, momentum: float = 0.9, solver: Solver | None = None) -> Method:
+    """The same from a share of the last direction: what the residuals do not determine is kept."""
+    if not 0 <= momentum < 1:
+        raise InputError(f"momentum must be at least 0 and below 1, got {momentum}")
+    inner = exact_or_iterated() if solver is None else solver
+    return Method(anchored(inner), lambda scale: _searching(damping * scale)._replace(warm_start=momentum))
+
+
+METHODS: dict[str, Callable[[], Method]] = {"lm": marquardt, "gauss-newton": energy_natural, "spring": spring}
+
+
+def method_of(given: str | Method) -> Method:
+    """A method, or the one of that name with its defaults."""
+    if isinstance(given, Method):
+        return given
+    if given not in METHODS:
+        raise InputError(f"expected a method out of {', '.join(METHODS)}, got {given!r}; give one of them")
+    return METHODS[given]()
+
+
+def _searching(damping: float) -> Options:
+    return Options(damping=rejecting(constant(damping)), length=line_search(shrink=0.5, share=1e-4, tries=50))

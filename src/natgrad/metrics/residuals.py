@@ -1,0 +1,245 @@
+"""Least squares: residuals in any tree of arrays, and their Gauss-Newton matrix as an operator.
+
+    loss = (1/2) sum_k weight_k mean(r_k^2) = (1/2) |rho|^2,    rho = (sqrt(weight_k / size_k) r_k)_k
+    F = R^T R,   gradient = R^T rho,   R = d rho / d parameters
+
+For Gaussian targets F is the Fisher metric. Where every row of the residuals depends on its own row of the
+batch only, and the batch is laid out as they are, R is made by one reverse pass for each row (`by_row`);
+without that, by a pass over everything for each parameter or each residual, whichever are fewer.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natgrad.core import Batch, Carry, Estimate, Metric, Model, Objective, Product, stateless
+from natgrad.errors import InputError
+from natgrad.layers.task import check_parameters
+from natgrad.metrics.probing import mean_diagonal
+from natgrad.tree import pytree, static
+
+Residuals = Callable[[Model, Batch], Any]
+_Rows = Float[Array, "sample parameter"]
+
+
+class Squares(NamedTuple):
+    """A sum of squares: (parameters, batch) -> rho, and (parameters, batch) -> R."""
+
+    stacked: Callable[[Model, Batch], Float[Array, " sample"]]
+    rows: Callable[[Model, Batch], _Rows]
+
+
+def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -> Squares:
+    """The sum of squares of residuals, `weights` being a number or a tree of them for the arrays."""
+
+    def stacked(parameters: Model, batch: Batch) -> Float[Array, " sample"]:
+        found = _checked(residuals(parameters, batch))
+        scales = _scales(found, weights)
+        return jnp.concatenate([s * leaf.reshape(-1) for s, leaf in zip(scales, found, strict=True)])
+
+    if not by_row:
+        return Squares(stacked, lambda parameters, batch: _jacobian(lambda p: stacked(p, batch), parameters))
+
+    def rows(parameters: Model, batch: Batch) -> _Rows:
+        shapes = jax.eval_shape(residuals, parameters, batch)
+        scales = _scales(jax.tree.leaves(shapes), weights)
+        parts = [s * part for s, part in zip(scales, _row_by_row(residuals, parameters, batch), strict=True)]
+        return jnp.concatenate(parts)
+
+    return Squares(stacked, rows)
+
+
+def half_square(problem: Squares) -> Objective:
+    """The loss (1/2) |rho|^2; what is handed on to the metric is the batch."""
+
+    def value(model: Model, batch: Batch) -> Float[Array, ""]:
+        rho = problem.stacked(model, batch)
+        return 0.5 * rho @ rho
+
+    def estimate(key: PRNGKeyArray, model: Model, batch: Batch) -> Estimate:
+        del key
+        check_parameters(model)
+        loss, gradient = jax.value_and_grad(value)(model, batch)
+        return Estimate(loss, gradient, batch, {})
+
+    return stateless(estimate, value)
+
+
+def residual_metric(problem: Squares) -> Metric:
+    """The Gauss-Newton matrix of the residuals at the batch."""
+
+    def measure(
+        key: PRNGKeyArray, carry: Carry, model: Model, batch: Batch
+    ) -> tuple["ResidualCurvature", Carry]:
+        del key
+        check_parameters(model)
+        return ResidualCurvature(model, batch, problem), carry
+
+    return Metric(lambda key, model, batch: (), measure)
+
+
+@pytree
+class ResidualCurvature:
+    """F = R^T R at the parameters and the batch."""
+
+    parameters: Model
+    batch: Batch
+    problem: Squares = static()
+
+    def bind(self) -> Product:
+        """Products, linearized once."""
+        rho, push = jax.linearize(self._rho, self.parameters)
+        transposed = jax.linear_transpose(push, self.parameters)
+        pull = lambda w: transposed(w)[0]  # noqa: E731
+        factor = (push, pull, self._gram, rho.size)
+        return Product(lambda v: pull(push(v)), None, *factor, rows=self.factor_rows)
+
+    @property
+    def like(self) -> Model:
+        """The parameters."""
+        return self.parameters
+
+    def mean_diagonal(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """An unbiased estimate of trace / size."""
+        return mean_diagonal(key, self.bind().mv, self.parameters)
+
+    def factor_rows(self) -> _Rows:
+        """R as a matrix in the order of `ravel_pytree`."""
+        return self.problem.rows(self.parameters, self.batch)
+
+    def bend(self, vector: Model) -> Model:
+        """R^T times the second derivative of rho along a vector: how residuals curve on the way."""
+
+        def slope(at: Model) -> Array:
+            return jax.jvp(self._rho, (at,), (vector,))[1]
+
+        second = jax.jvp(slope, (self.parameters,), (vector,))[1]
+        return jax.vjp(self._rho, self.parameters)[1](second)[0]
+
+    def _rho(self, parameters: Model) -> Array:
+        return self.problem.stacked(parameters, self.batch)
+
+    def _gram(self) -> Float[Array, "sample sample"]:
+        rows = self.factor_rows()
+        return rows @ rows.T
+
+
+def _checked(found: Any) -> list[Array]:
+    """The arrays of residuals, which must be there and floating-point."""
+    leaves = jax.tree.leaves(found)
+    if not leaves or not all(jnp.issubdtype(jnp.result_type(leaf), jnp.floating) for leaf in leaves):
+        kinds = ", ".join(str(jnp.result_type(leaf)) for leaf in leaves) or "none"
+        raise InputError(f"expected floating-point arrays of residuals, got {kinds}; return at least one")
+    if any(leaf.size == 0 for leaf in leaves):
+        raise InputError("expected at least one residual in every array, got an empty one; leave it out")
+    return leaves
+
+
+def _scales(leaves: list[Any], weights: Any) -> list[Array]:
+    """sqrt(weight / size) of every array."""
+    given = [float(weight) for weight in jax.tree.leaves(weights)]
+    if len(given) not in (1, len(leaves)) or not all(0 <= weight < float("inf") for weight in given):
+        raise InputError(
+            f"expected one weight, or one for each of {len(leaves)} arrays of residuals, zero or positive, "
+            f"got {given}; give a tree like that of the residuals"
+        )
+    numbers = given * len(leaves) if len(given) == 1 else given
+    return [jnp.sqrt(jnp.asarray(w / leaf.size, leaf.dtype)) for w, leaf in zip(numbers, leaves, strict=True)]
+
+
+def _jacobian(function: Callable[[Model], Array], parameters: Model) -> _Rows:
+    """By forward or by reverse mode, whichever takes fewer passes."""
+    rho, push = jax.linearize(function, parameters)
+    flat, unravel = ravel_pytree(parameters)
+    if flat.size <= rho.size:
+        return jax.vmap(lambda v: push(unravel(v)), out_axes=1)(jnp.eye(flat.size, dtype=flat.dtype))
+    return _pulled(jax.linear_transpose(push, parameters), rho)
+
+
+def _pulled(pull: Callable[[Array], tuple[Model]], like: Array) -> _Rows:
+    """The Jacobian from its transpose: a reverse pass for each of its rows."""
+    leaves = jax.tree.leaves(jax.vmap(pull)(jnp.eye(like.size, dtype=like.dtype)))
+    return jnp.concatenate([leaf.reshape(like.size, -1) for leaf in leaves], axis=1)
+
+
+def _row_by_row(residuals: Residuals, parameters: Model, batch: Batch) -> list[_Rows]:
+    """The Jacobian of every array of residuals, each of its rows from a batch of one row."""
+    parts, structure = batch_parts(residuals, parameters, batch)
+    firsts = [jax.tree.map(lambda leaf: leaf[:1], part) for part in parts]
+
+    def jacobian(place: int, row: Any) -> _Rows:
+        single = jax.tree.map(lambda leaf: leaf[None], row)
+        given = jax.tree.unflatten(structure, [*firsts[:place], single, *firsts[place + 1 :]])
+        own = lambda p: jax.tree.leaves(residuals(p, given))[place].reshape(-1)  # noqa: E731
+        value, pull = jax.vjp(own, parameters)
+        return _pulled(pull, value)
+
+    found = [
+        jax.vmap(lambda row, place=place: jacobian(place, row))(part) for place, part in enumerate(parts)
+    ]
+    return [rows.reshape(-1, rows.shape[-1]) for rows in found]
+
+
+def batch_parts(residuals: Residuals, parameters: Model, batch: Batch) -> tuple[list[Any], Any]:
+    """The part of the batch that belongs to every array of residuals, and the structure of the residuals."""
+    shapes = jax.eval_shape(residuals, parameters, batch)
+    structure: Any = jax.tree.structure(shapes)
+    try:
+        parts = structure.flatten_up_to(batch)
+    except ValueError:
+        parts = []
+    numbers = [{leaf.shape[:1] for leaf in jax.tree.leaves(part)} for part in parts]
+    expected = [{shape.shape[:1]} for shape in jax.tree.leaves(shapes)]
+    if numbers != expected or {()} in expected or not _single(residuals, parameters, batch, shapes):
+        raise InputError(
+            "residuals by row need a batch laid out as the residuals are, with as many rows in every part; "
+            "give by_row=False, or a batch with the keys of the residuals"
+        )
+    return parts, structure
+
+
+def _single(residuals: Residuals, parameters: Model, batch: Batch, shapes: Any) -> bool:
+    """Whether a batch of one row has residuals of one row."""
+    first = jax.eval_shape(lambda b: jax.tree.map(lambda leaf: leaf[:1], b), batch)
+    found = jax.eval_shape(residuals, parameters, first)
+    return jax.tree.all(jax.tree.map(lambda one, all_: one.shape == (1, *all_.shape[1:]), found, shapes))
+
+
+class FirstLook(NamedTuple):
+    """What one look at R before a fit says: whether rows are independent, and the mean of F's diagonal."""
+
+    by_row: bool
+    mean: float
+
+
+def first_look(residuals: Residuals, weights: Any, parameters: Model, batch: Batch) -> FirstLook:
+    """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's."""
+    try:
+        batch_parts(residuals, parameters, batch)
+        found = jax.jit(lambda p, b: _compared(squares(residuals, weights, by_row=True), p, b))
+        agrees, mean = found(parameters, batch)
+    except InputError:
+        agrees, mean = False, 0.0
+    if agrees:
+        return FirstLook(True, float(mean))
+    return FirstLook(False, whole_mean(squares(residuals, weights), parameters, batch))
+
+
+def whole_mean(problem: Squares, parameters: Model, batch: Batch) -> float:
+    """The mean of F's diagonal, by one product."""
+    key = jax.random.key(0)
+    mean = jax.jit(lambda p, b: ResidualCurvature(p, b, problem).mean_diagonal(key))
+    return float(mean(parameters, batch))
+
+
+def _compared(problem: Squares, parameters: Model, batch: Batch) -> tuple[Array, Array]:
+    flat, unravel = ravel_pytree(parameters)
+    probe = jnp.cos(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
+    whole = jax.jvp(lambda p: problem.stacked(p, batch), (parameters,), (unravel(probe),))[1]
+    rows = problem.rows(parameters, batch)
+    agrees = jnp.linalg.norm(whole - rows @ probe) <= 1e-3 * jnp.linalg.norm(whole)
+    return agrees, (rows * rows).sum() / flat.size

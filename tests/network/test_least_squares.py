@@ -1,0 +1,248 @@
+"""Least squares: the operator against Jacobians, methods against their definitions, and the whole loop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import natgrad
+from natgrad.errors import InputError
+from natgrad.fitting import loop, methods
+from natgrad.metrics.probing import dense
+from natgrad.metrics.residuals import ResidualCurvature, first_look, half_square, squares
+from natgrad.optax import (
+    anchored,
+    conjugate_gradient,
+    delayed_gratification,
+    dual_solve,
+    learning_rate,
+    qr_solve,
+    scale_by_gauss_newton,
+    small_residual,
+)
+from natgrad.solvers.correction import accelerated
+from natgrad.updates.natural import Options
+
+WEIGHTS = {"inside": 2.0, "edge": 0.5}
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def parameters(width=3):
+    return {"in": jnp.asarray(draw(2, width)), "out": jnp.asarray(draw(width, seed=1))}
+
+
+BATCH = {"inside": jnp.asarray(draw(7, 2, seed=2)), "edge": jnp.asarray(draw(4, 2, seed=3))}
+
+
+def residuals(p, batch):
+    """Two arrays of different shapes, one of them with two residuals in a row."""
+    u = lambda x: jnp.tanh(x @ p["in"]) @ p["out"]  # noqa: E731
+    inside = jnp.stack([u(batch["inside"]) - 1, u(batch["inside"]) ** 2], axis=1)
+    return {"inside": inside, "edge": u(batch["edge"]) + 0.3}
+
+
+def coupled(p, batch):
+    """Rows that depend on each other."""
+    found = jnp.tanh(batch["edge"] @ p["in"]) @ p["out"]
+    return {"edge": found - found.mean()}
+
+
+def rho(flat):
+    """The definition, by hand."""
+    found = residuals(ravel_pytree(parameters())[1](flat), BATCH)
+    return jnp.concatenate(
+        [jnp.sqrt(0.5 / 4) * found["edge"], jnp.sqrt(2.0 / 14) * found["inside"].reshape(-1)]
+    )
+
+
+@pytest.mark.parametrize("by_row", [True, False])
+@pytest.mark.few(1)
+def test_the_operator_is_that_of_the_jacobian(by_row):
+    problem = squares(residuals, WEIGHTS, by_row=by_row)
+
+    @jax.jit
+    def everything(p):
+        operator, flat = ResidualCurvature(p, BATCH, problem), ravel_pytree(p)[0]
+        product, j = operator.bind(), jax.jacrev(rho)(flat)
+        w, v = jnp.arange(18.0), ravel_pytree(p)[1](jnp.cos(flat))
+        second = jax.jvp(lambda q: jax.jvp(rho, (q,), (jnp.cos(flat),))[1], (flat,), (jnp.cos(flat),))[1]
+        estimate = half_square(problem).estimate(jax.random.key(0), (), p, BATCH)[0]
+        return [
+            (operator.factor_rows(), j),
+            (dense(operator), j.T @ j),
+            (product.gram(), j @ j.T),
+            (product.push(v), j @ jnp.cos(flat)),
+            (ravel_pytree(product.pull(w))[0], j.T @ w),
+            (ravel_pytree(operator.bend(v))[0], j.T @ second),
+            (estimate.value, 0.5 * rho(flat) @ rho(flat)),
+            (ravel_pytree(estimate.gradient)[0], j.T @ rho(flat)),
+        ]
+
+    for found, expected in everything(parameters()):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_rows_that_depend_on_each_other_are_noticed():
+    assert first_look(residuals, WEIGHTS, parameters(), BATCH).by_row
+    assert not first_look(coupled, 1.0, parameters(), {"edge": BATCH["edge"]}).by_row
+    assert not first_look(lambda p, batch: residuals(p, BATCH), WEIGHTS, parameters(), None).by_row
+    j = jax.jit(jax.jacrev(rho))(ravel_pytree(parameters())[0])
+    np.testing.assert_allclose(first_look(residuals, WEIGHTS, parameters(), BATCH).mean, (j**2).sum() / 9)
+    with pytest.raises(InputError, match="a batch laid out as the residuals are"):
+        natgrad.least_squares(lambda p, x: p["out"] - 1, parameters(), jnp.ones(3), by_row=True)
+
+
+@jax.jit
+def spring_by_hand(batch, last, damping, momentum):
+    """phi = mu phi' + J^T (J J^T + damping)^-1 (rho - mu J phi'), with its own Jacobian."""
+    flat = ravel_pytree(parameters())[0]
+    j, r = jax.jacrev(rho)(flat), rho(flat)
+    s = jnp.linalg.solve(j @ j.T + damping * jnp.eye(len(r)), r - momentum * j @ last)
+    return momentum * last + j.T @ s
+
+
+EXACT = {"qr": qr_solve(), "dual": dual_solve(), "cg": conjugate_gradient(90, stop=small_residual(1e-13))}
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.few(1)
+def test_spring_is_its_definition_whatever_solves(name):
+    problem, last = squares(residuals, WEIGHTS, by_row=True), jnp.asarray(draw(9, seed=5))
+    unravel = ravel_pytree(parameters())[1]
+
+    @jax.jit
+    def found(p):
+        operator = ResidualCurvature(p, BATCH, problem)
+        gradient = half_square(problem).estimate(jax.random.key(0), (), p, BATCH)[0].gradient
+        chosen = anchored(EXACT[name])
+        factor, _ = chosen.prepare(operator, jnp.asarray(1e-3), 0.0)
+        return chosen.solve(factor, gradient, unravel(0.9 * last))
+
+    solution, expected = found(parameters()), spring_by_hand(BATCH, last, 1e-3, 0.9)
+    np.testing.assert_allclose(ravel_pytree(solution.value)[0], expected, rtol=1e-8, atol=1e-8)
+    j = jax.jit(jax.jacrev(rho))(ravel_pytree(parameters())[0])
+    np.testing.assert_allclose(solution.curvature, (j @ expected) @ (j @ expected), rtol=1e-8)
+
+
+@pytest.mark.parametrize("most", [1e9, 1e-9])
+@pytest.mark.few(1)
+def test_acceleration_adds_half_of_what_bends(most):
+    problem = squares(residuals, WEIGHTS, by_row=True)
+
+    @jax.jit
+    def both(p):
+        operator, flat = ResidualCurvature(p, BATCH, problem), ravel_pytree(p)[0]
+        gradient = half_square(problem).estimate(jax.random.key(0), (), p, BATCH)[0].gradient
+        solver = accelerated(qr_solve(), most=most)
+        factor, _ = solver.prepare(operator, jnp.asarray(1e-2), 0.0)
+        j = jax.jacrev(rho)(flat)
+        inverse = jnp.linalg.inv(j.T @ j + 1e-2 * jnp.eye(9))
+        d = inverse @ j.T @ rho(flat)
+        second = jax.jvp(lambda q: jax.jvp(rho, (q,), (d,))[1], (flat,), (d,))[1]
+        expected = d + (0.5 * inverse @ j.T @ second if most > 1 else 0 * d)
+        return ravel_pytree(solver.solve(factor, gradient, None).value)[0], expected
+
+    np.testing.assert_allclose(*both(parameters()), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", ["lm", "gauss-newton", "spring"])
+@pytest.mark.few(1)
+def test_the_loss_never_rises_and_falls_far(method):
+    """From a poor start with residuals that bend: some steps are rejected, none raises the loss."""
+    start = jax.tree.map(lambda leaf: 3 * leaf, parameters())
+    found = natgrad.least_squares(residuals, start, BATCH, weights=WEIGHTS, method=method, steps=300)
+    losses = [*found.history["loss"], found.loss]
+    assert (np.diff(losses) <= 0).all()
+    moved = np.diff(losses) < 0
+    np.testing.assert_array_equal(moved, found.history["accepted"])
+    assert found.accepted == moved.sum()
+    assert found.nit > found.accepted or method != "lm"
+    assert found.loss < 0.2 * losses[0]
+    np.testing.assert_allclose(found.residuals["edge"], residuals(found.parameters, BATCH)["edge"])
+
+
+@pytest.mark.slow
+def test_a_linear_problem_is_solved_to_the_last_digits_and_rows_or_not_agree():
+    a, b = draw(30, 4), draw(30, seed=1)
+    expected = np.linalg.lstsq(a, b, rcond=None)[0]
+    fit = lambda p, rows: rows[0] @ p - rows[1]  # noqa: E731
+    for by_row in (None, False):
+        found = natgrad.least_squares(fit, jnp.zeros(4), (jnp.asarray(a), jnp.asarray(b)), by_row=by_row)
+        np.testing.assert_allclose(found.parameters, expected, rtol=1e-7)
+        assert found.success
+
+
+@pytest.mark.slow
+def test_a_fit_ends_where_it_is_told_to():
+    fit = lambda p, x: jnp.exp(-p * x) - jnp.exp(-2 * x)  # noqa: E731
+    x, start = jnp.linspace(0, 1, 9), jnp.asarray(0.5)
+    close = natgrad.least_squares(fit, start, x, target=1e-4)
+    assert (close.status, close.success) == (loop.TARGET, True)
+    assert 1e-8 < close.loss <= 1e-4
+    assert natgrad.least_squares(fit, start, x, steps=2).message == loop.MESSAGES[loop.STEPS]
+    assert natgrad.least_squares(fit, start, x, seconds=0.0).status == loop.SECONDS
+    assert natgrad.least_squares(fit, start, x, gtol=1e-3).status == loop.FLAT
+    broken = natgrad.least_squares(lambda p, x: jnp.log(p) + x, -start, x)
+    assert (broken.status, broken.success) == (loop.BROKEN, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "newton"}, "expected a method out of lm, gauss-newton, spring, got 'newton'"),
+        ({"weights": {"a": 1.0, "b": 1.0, "c": 1.0}}, "one for each of 1 arrays of residuals"),
+        ({"weights": -1.0}, "zero or positive"),
+        ({"steps": 0}, "at least one step, got 0"),
+        ({"xtol": 1.0}, "expected limits out of target, gtol, ftol, seconds, got xtol"),
+        ({"gtol": -1.0}, "gtol must be zero or positive, got -1.0"),
+        ({"residuals": lambda p, x: jnp.arange(3)}, "expected floating-point arrays of residuals, got int"),
+        ({"residuals": lambda p, x: {}}, "expected floating-point arrays of residuals, got none"),
+        ({"residuals": lambda p, x: p[:0]}, "at least one residual in every array"),
+        ({"parameters": jnp.arange(3)}, "must be floating-point"),
+    ],
+)
+def test_a_mistake_is_one_sentence(change, message):
+    given = {"residuals": lambda p, x: p - 1, "parameters": jnp.ones(3), "batch": jnp.ones(3)} | change
+    with pytest.raises(InputError, match=message):
+        natgrad.least_squares(**given)
+    with pytest.raises(InputError, match=r"below 1, got 1\.0"):
+        methods.spring(momentum=1.0)
+    with pytest.raises(InputError, match=r"numbers above one, got 1\.0 and 3\.0"):
+        delayed_gratification(1.0, up=1.0)
+
+
+def test_the_transformation_gives_the_damped_step_in_a_chain():
+    optimizer = optax.chain(
+        scale_by_gauss_newton(residuals, weights=WEIGHTS, by_row=True, damping=1e-2), optax.scale(-0.5)
+    )
+
+    @jax.jit
+    def step(p):
+        gradients = jax.grad(half_square(squares(residuals, WEIGHTS)).revalue)(p, BATCH)
+        updates, state = optimizer.update(gradients, optimizer.init(p), p, batch=BATCH)
+        return ravel_pytree(updates)[0], state[0].evidence
+
+    flat = ravel_pytree(parameters())[0]
+    j = np.asarray(jax.jit(jax.jacrev(rho))(flat))
+    expected = -0.5 * np.linalg.solve(j.T @ j + 1e-2 * np.eye(9), j.T @ np.asarray(rho(flat)))
+    found, evidence = step(parameters())
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert evidence.residual < 1e-12
+    with pytest.raises(InputError, match="scale_by_gauss_newton needs the batch"):
+        optimizer.update(parameters(), optimizer.init(parameters()), parameters())
+
+
+def test_the_transformation_refuses_steps_that_raise_the_loss():
+    options = Options(damping=delayed_gratification(1e-12), length=learning_rate(1.0))
+    optimizer = scale_by_gauss_newton(lambda p, x: jnp.arctan(p * x), by_row=True, options=options)
+    start, x = jnp.asarray([3.0]), jnp.ones(3)
+    state = optimizer.init(start)
+    updates, state = jax.jit(lambda s: optimizer.update(jnp.asarray([0.1249]), s, start, batch=x))(state)
+    assert float(state.evidence.ratio) < 0  # the full step of Gauss-Newton overshoots the root
+    assert float(updates[0]) == 0
+    np.testing.assert_allclose(float(state.kept.level), 2e-12)
