@@ -22,7 +22,7 @@ from natgrad.updates.natural import Options
 PRODUCTS = (
     3000.0  # the price of an exact solve: what conjugate gradients would need for an ill-conditioned one
 )
-WIDE = 1e20  # how far a damping may be from where it starts
+_WIDE = 1e20  # how far a damping may be from where it starts
 
 
 class Method(NamedTuple):
@@ -31,12 +31,10 @@ class Method(NamedTuple):
     Attributes:
         solver: for the damped system.
         options: from the metric's scale to damping, length and warm start.
-        most: how many times the first damping, where it is adapted, ends the fit.
     """
 
     solver: Solver
     options: Callable[[float], Options]
-    most: float = float("inf")
 
 
 def exact_or_iterated(iterations: int = 500) -> Solver:
@@ -65,11 +63,11 @@ def marquardt(
     chosen = inner if acceleration is None else accelerated(inner, most=acceleration)
 
     def options(scale: float) -> Options:
-        bounds = (damping * scale / WIDE, damping * scale * WIDE)
+        bounds = (damping * scale / _WIDE, damping * scale * _WIDE)
         adapted = delayed_gratification(damping * scale, up=up, down=down, bounds=bounds)
         return Options(damping=adapted, length=learning_rate(1.0))
 
-    return Method(chosen, options, WIDE)
+    return Method(chosen, options)
 
 
 def energy_natural(damping: float = 1e-6, *, solver: Solver | None = None) -> Method:
