@@ -73,6 +73,16 @@ def test_a_training_that_is_continued_is_the_same_bit_for_bit(run, binary, place
 
 
 @pytest.mark.slow
+def test_chains_of_all_temperatures_are_continued_bit_for_bit(binary, place):
+    settings = {"method": "plain", "negative": "tempering", "objective.temperatures": 3, "gibbs": 2}
+    whole = trained(binary, place / "tempered", epochs=4, **settings)
+    done = natgrad.resume(trained(binary, place / "half-tempered", **settings).folder, epochs=4)
+    for one, other in zip(*map(jax.tree.leaves, (done.model.parameters, whole.model.parameters)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(done.model.chains, whole.model.chains)
+
+
+@pytest.mark.slow
 def test_a_whitened_training_is_continued_bit_for_bit_and_says_how_white_it_is(binary, place):
     """Chart and averages are part of the state; more than one chart is made, each by two decompositions."""
     settings = {"method": "eigen-whitening", "whitening.refresh": 3}
