@@ -5,6 +5,7 @@ import pickle
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -36,6 +37,12 @@ def test_features_are_the_posterior_means_of_all_hidden_units(fitted):
     np.testing.assert_array_equal(features, np.concatenate(expected, axis=1))
     assert list(fitted.get_feature_names_out()) == [f"helmholtzmachine{n}" for n in range(5)]
     assert fitted.transform(X.astype(np.float32)).dtype == np.float32
+
+
+def test_sparse_rows_are_taken(fitted):
+    np.testing.assert_array_equal(fitted.transform(scipy.sparse.csr_array(X)), fitted.transform(X))
+    same = machine(epochs=3).fit(scipy.sparse.csc_array(X))
+    np.testing.assert_array_equal(same.transform(X), fitted.transform(X))
 
 
 def test_the_inverse_is_generation_from_the_lowest_layer(fitted):

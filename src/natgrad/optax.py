@@ -1,6 +1,6 @@
 """The natural gradient as an optax transformation, for any pytree of parameters and any function.
 
-    optimizer = optax.chain(
+    optimizer = natgrad.optax.linked(
         natural_gradient(network, softmax(), damping=1e-2),
         optax.clip_by_global_norm(1.0),
         optax.scale_by_learning_rate(0.1),
@@ -9,7 +9,8 @@
 
 `network(parameters, inputs)` returns outputs with the rows first, before any activation; the output says
 what they mean. The transformation turns a gradient into a direction, (damping I + F)^{-1} gradient, and
-leaves sign and rate to the rest of the chain. Every leaf of the parameters is in the metric.
+leaves sign and rate to the rest of the chain. Every leaf of the parameters is in the metric. `linked` is
+optax's chain, with `state.evidence` of the last update; in a chain of optax's own it is `state[0].evidence`.
 """
 
 from collections.abc import Callable
@@ -55,6 +56,7 @@ from natgrad.updates import natural as directions
 from natgrad.updates.damping import Damping, constant, delayed_gratification, levenberg_marquardt, scheduled
 from natgrad.updates.first_order import inverse_time
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
+from natgrad.updates.linked import linked
 from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
 
 __all__ = [
@@ -81,6 +83,7 @@ __all__ = [
     "levenberg_marquardt",
     "line_search",
     "linear",
+    "linked",
     "little_progress",
     "minres_qlp",
     "monte_carlo_fisher",

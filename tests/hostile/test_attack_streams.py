@@ -1,4 +1,4 @@
-"""Streams that are closed, full or broken, folders that are gone, a bad environment: a sentence or silence."""
+"""Streams that are closed, full or broken, folders that are gone, bad environments: a sentence or silence."""
 
 import os
 import subprocess

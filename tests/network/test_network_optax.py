@@ -57,7 +57,7 @@ def test_the_metric_may_see_other_unlabeled_rows():
 
 def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
     task, parameters, rows = problem("softmax")
-    optimizer = optax.chain(
+    optimizer = ng.linked(
         ng.natural_gradient(
             odd, ng.softmax(), damping=ng.levenberg_marquardt(0.1), metric=ng.monte_carlo_fisher(2)
         ),
@@ -77,7 +77,9 @@ def test_it_works_in_a_chain_inside_scan_and_lowers_the_loss():
     with jax.numpy_dtype_promotion("standard"):  # optax's schedules mix integers and floats
         (_, state), values = run(parameters)
     assert values[-1] < 0.5 * values[0]
-    assert np.isfinite(state[0].evidence.ratio)
+    assert np.isfinite(state.evidence.ratio)
+    with pytest.raises(InputError, match="no part of this sequence is a natural_gradient"):
+        _ = ng.linked(optax.scale(1.0)).init(parameters).evidence
     assert jax.tree.structure(state) == jax.tree.structure(optimizer.init(parameters))
 
 

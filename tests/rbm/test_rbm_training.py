@@ -77,7 +77,9 @@ def test_chains_of_all_temperatures_are_continued_bit_for_bit(binary, place):
     settings = {"method": "plain", "negative": "tempering", "objective.temperatures": 3, "gibbs": 2}
     whole = trained(binary, place / "tempered", epochs=4, **settings)
     done = natgrad.resume(trained(binary, place / "half-tempered", **settings).folder, epochs=4)
-    for one, other in zip(*map(jax.tree.leaves, (done.model.parameters, whole.model.parameters)), strict=True):
+    for one, other in zip(
+        *map(jax.tree.leaves, (done.model.parameters, whole.model.parameters)), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(done.model.chains, whole.model.chains)
 

@@ -26,7 +26,7 @@ class ProgressBar:
             progress.TextColumn("eta"),
             progress.TimeRemainingColumn(),
             console=console,
-            disable=quiet or not console.is_terminal,
+            disable=quiet or not (console.is_terminal or console.is_jupyter),
         )
         self.console = self.bar.console
         self.task = self.bar.add_task("compiling", total=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from natgrad.errors import InputError
-from natgrad.training.watcher import Watcher
+from natgrad.training.watcher import Together, Watcher
 
 _log = logging.getLogger(__name__)
 
@@ -82,20 +82,3 @@ def watching(progress: Watcher, folder: Path | None) -> Iterator[Watcher]:
         yield Together(progress, events)
     finally:
         events.close()
-
-
-class Together:
-    """Several watchers as one."""
-
-    def __init__(self, *watchers: Watcher) -> None:
-        self.watchers = watchers
-
-    def advanced(self, steps: int, total: int, loss: float) -> None:
-        """Tell all."""
-        for watcher in self.watchers:
-            watcher.advanced(steps, total, loss)
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        """Tell all."""
-        for watcher in self.watchers:
-            watcher.evaluated(row)

@@ -27,8 +27,15 @@ class Completions(NamedTuple):
 
 
 def checked_mask(mask: np.ndarray, rows: int, visible: int) -> NDArray[np.bool_]:
-    """A mask for every row, [row, visible], from one for all or one for each; true where hidden."""
+    """A mask for every row, [row, visible], from one for all or one for each; true where hidden.
+
+    Masks may have the shape of an image.
+    """
     hide = np.asarray(mask)
+    if hide.ndim == 2 and hide.size == visible and hide.shape != (rows, visible):
+        hide = hide.reshape(visible)
+    elif hide.ndim == 3 and hide.shape[0] == rows and hide.size == rows * visible:
+        hide = hide.reshape(rows, visible)
     if hide.shape not in ((visible,), (rows, visible)) or not np.isin(hide, (0, 1)).all():
         raise InputError(
             f"expected a mask of {visible} values, true where a pixel is hidden, "

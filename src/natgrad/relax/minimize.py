@@ -37,6 +37,19 @@ class Result:
     history: dict[str, np.ndarray]
     search: Search
 
+    def __repr__(self) -> str:
+        """In a few lines: what was found, by how much, and why it ended."""
+        point = np.array2string(self.point, precision=6, threshold=10, separator=", ")
+        spent = f"{self.evaluations:,} evaluations, {self.generations} generations, {self.seconds:.1f} s"
+        return f"Result: {self.value:.8g} at {point}\n  {spent}: {self.message}"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same, and the best value against evaluations."""
+        from natgrad.evaluate.notebook import html_with_pictures, png_of
+        from natgrad.relax.runs import convergence_figure
+
+        return html_with_pictures(repr(self), [png_of(convergence_figure("", self.history))])
+
 
 def minimize(
     function: Callable[..., Any],

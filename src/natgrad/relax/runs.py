@@ -93,6 +93,11 @@ def finish(name: str, result: Any, out: Path | None) -> dict[str, Any]:
 
 
 def plot(path: Path, name: str, history: dict[str, np.ndarray]) -> None:
+    """Write the picture of a search's convergence."""
+    save_figure(path, convergence_figure(name, history))
+
+
+def convergence_figure(name: str, history: dict[str, np.ndarray]) -> Any:
     """Best value so far, values of each generation and the width of the distribution, against evaluations."""
     from matplotlib.figure import Figure
 
@@ -112,7 +117,7 @@ def plot(path: Path, name: str, history: dict[str, np.ndarray]) -> None:
         axes.set_yscale("log")
     axes.set(xlabel="evaluations", ylabel="value", title=name)
     axes.legend()
-    save_figure(path, figure)
+    return figure
 
 
 def _problem(name: str, size: int, family: str | None) -> functions.SearchProblem:

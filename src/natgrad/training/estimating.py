@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils import check_random_state
@@ -70,21 +71,22 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMix
         return self._unscaled(self.model_.sample(n_samples, seed=seed).astype(np.float64))
 
     def __sklearn_tags__(self) -> Any:
-        """Both precisions are kept by `transform`."""
+        """Sparse rows are taken, and made dense; both precisions are kept by `transform`."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _begin(self, X: Any) -> np.ndarray:
         """Forget everything, and take over what the rows and the parameters say."""
-        X = validate_data(self, X, dtype=FLOATS)
+        X = as_dense(validate_data(self, X, accept_sparse="csr", dtype=FLOATS))
         self._scaler = self._new_scaler().fit(X) if self.scale else None
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         self._calls = 0
         return self._scaled(X)
 
     def _rows(self, X: Any) -> np.ndarray:
-        return self._scaled(validate_data(self, X, dtype=FLOATS, reset=False))
+        return self._scaled(as_dense(validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)))
 
     def _new_scaler(self) -> Any:
         """To [0, 1] by the range of every feature; what lies beyond it later is clipped."""
@@ -107,14 +109,20 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMix
     def _go(self, rows: np.ndarray, epochs: int, carried: State | None) -> None:
         """Train on rows, from the carried state or from a new one."""
         seed = int(np.random.SeedSequence([self._seed, self._calls]).generate_state(1)[0])
-        self._state = trained_on(self._config(seed, epochs, len(rows)), rows, carried)
+        settings = self._config(seed, epochs, len(rows))
+        self._state = trained_on(settings, rows_as_data(rows, settings.data.binarize, seed), carried)
         self.model_ = self._shown(self._state.used)
         self._calls += 1
 
 
-def trained_on(settings: config.RunSettings, rows: np.ndarray, carried: State | None) -> State:
-    """The state after a training on rows, from the carried state or from a new one, as NumPy arrays."""
-    session = Session.begin(settings, rows_as_data(rows, settings.data.binarize, settings.seed))
+def as_dense(rows: Any) -> np.ndarray:
+    """Rows as an array, also where they are sparse."""
+    return rows.toarray() if scipy.sparse.issparse(rows) else rows
+
+
+def trained_on(settings: config.RunSettings, data: Dataset, carried: State | None) -> State:
+    """The state after a training on data, from the carried state or from a new one, as NumPy arrays."""
+    session = Session.begin(settings, data)
     if carried is not None:
         session.state = _continued(carried, session.state)
     with TemporaryDirectory() as place:
@@ -134,16 +142,24 @@ def estimator_settings(rows: int, usual: _Named, settings: _Named | None, own: _
     return found.model_copy(update={"training": found.training.model_copy(update={"batch_size": size})})
 
 
-def rows_as_data(rows: np.ndarray, binarize: str | None, seed: int) -> Dataset:
+def rows_as_data(
+    rows: np.ndarray, binarize: str | None, seed: int, labels: np.ndarray | None = None
+) -> Dataset:
     """Rows as a session takes them: bytes, {0,1} or 256 levels, or float32. A few are evaluated on, too."""
     binary = bool(((rows == 0) | (rows == 1)).all())
     levels = 1 if binary or binarize == "real" else GREY
     coded = rows.astype(np.uint8) if binary else to_bytes(rows) if levels > 1 else rows
     if binarize == "real":
         coded = rows.astype(np.float32)
-    watched = coded[np.random.default_rng(seed).integers(len(coded), size=_WATCHED)]
-    parts = Parts({"train": coded, "valid": watched, "test": watched}, None, {"kind": "none"})
+    chosen = np.random.default_rng(seed).integers(len(coded), size=_WATCHED)
+    parts = Parts(_with_watched(coded, chosen), None, {"kind": "none"})
+    if labels is not None:
+        parts = parts._replace(labels=_with_watched(labels, chosen))
     return assemble("X", parts, levels=levels, binarize=binarize, image_shape=None, distribution=None)
+
+
+def _with_watched(values: np.ndarray, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    return {"train": values, "valid": values[chosen], "test": values[chosen]}
 
 
 def _continued(carried: State, fresh: State) -> State:

@@ -1,5 +1,7 @@
 """Train a model into a run folder, and get a run back from its folder."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import jax
 from pydantic import ValidationError
 
 from natgrad import config
+from natgrad.data.arrays import is_in_memory, saved_arrays
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
@@ -17,12 +20,16 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes
 from natgrad.training import resume as beginnings
 from natgrad.training import signals
+from natgrad.training.notebook import drawn_curves, run_html, run_text
 from natgrad.training.session import Session
-from natgrad.training.watcher import Watcher
+from natgrad.training.watcher import Together, Watcher
 from natgrad.writing import write
 
+_REPORT = "natgrad.report.making:report_runs"  # which reads runs
+_PROGRESS = "natgrad.cli.progress:ProgressBar"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: its folder, config, trace and trained model."""
 
@@ -32,6 +39,20 @@ class Run:
     trace: list[dict[str, Any]]
     summary: dict[str, Any]
     shape: Any = None
+
+    def __repr__(self) -> str:
+        return run_text(self)
+
+    def _repr_html_(self) -> str:
+        return run_html(self)
+
+    def plot(self, column: str | None = None) -> Any:
+        """Training and validation loss, or one column of the trace, against epochs: a matplotlib figure."""
+        return drawn_curves(self, column)
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the run's page, by default report.html in its folder, and say where it is."""
+        return Path(registry.resolve_reference(_REPORT)([self.folder], out=out)["report"])
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
@@ -44,19 +65,36 @@ def train(
     *,
     out: str | Path | None = None,
     watch: Watcher | None = None,
+    verbose: bool = False,
     **settings: Any,
 ) -> Run:
     """Train a model and write its run folder.
 
-    Settings have their short names (`data`, `method`, `layers`, `epochs`, ...) or their dotted
-    ones (`**{"objective.baseline": False}`); they replace those of a TOML file. An interrupt is raised after
-    the state has been saved: `resume` continues from there.
+    `data` is the name of a data set or a file, or an array of rows, a pair (rows, labels), or a dict of
+    splits; frames of pandas are arrays too. Arrays are saved beside the run, so that it can be resumed.
+    `verbose` shows the progress, in notebooks too. Settings have their short names (`method`, `layers`,
+    `epochs`, ...) or their dotted ones (`**{"objective.baseline": False}`); they replace those of a file.
+    An interrupt is raised after the state has been saved: `resume` continues from there.
 
     Example:
         run = natgrad.train(data="digits", method="rws", layers=(64, 16), epochs=50)
         run.model.sample(16)
     """
-    return run_config(config.resolve(settings, file), out=out, watch=watch)
+    if is_in_memory(settings.get("data")):
+        settings["data"] = saved_arrays(settings["data"], Path(out).parent if out else Path("runs"))
+    chosen = config.resolve(settings, file)
+    with _progress(chosen, watch, verbose=verbose) as told:
+        return run_config(chosen, out=out, watch=told)
+
+
+@contextmanager
+def _progress(settings: config.RunSettings, watch: Watcher | None, *, verbose: bool) -> Iterator[Any]:
+    """A watcher, with a progress bar beside it if that is asked for."""
+    if not verbose:
+        yield watch
+        return
+    with registry.resolve_reference(_PROGRESS)(settings) as bar:
+        yield bar if watch is None else Together(bar, watch)
 
 
 def run_config(
@@ -82,7 +120,9 @@ def run_config(
             raise
 
 
-def resume(run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None) -> Run:
+def resume(
+    run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None, verbose: bool = False
+) -> Run:
     """Continue a training as if it had never stopped; `epochs` is its new total.
 
     Schedules keep the length they had: where a learning rate or a damping has fallen to its end, it stays
@@ -91,7 +131,12 @@ def resume(run: str | Path, *, epochs: int | None = None, watch: Watcher | None 
     Example:
         run = natgrad.resume("runs/digits-rws-1", epochs=100)
     """
-    return resume_run(run, epochs=epochs, watch=watch)
+    settings = folder.open_run(run)[1]
+    total = settings.training.epochs if epochs is None else epochs
+    training = settings.training.model_copy(update={"epochs": total})
+    shown = settings.model_copy(update={"training": training})
+    with _progress(shown, watch, verbose=verbose) as told:
+        return resume_run(run, epochs=epochs, watch=told)
 
 
 def resume_run(

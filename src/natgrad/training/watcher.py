@@ -11,3 +11,20 @@ class Watcher(Protocol):
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """A row was added to the trace."""
+
+
+class Together:
+    """Several watchers as one."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self.watchers = watchers
+
+    def advanced(self, steps: int, total: int, loss: float) -> None:
+        """Tell all."""
+        for watcher in self.watchers:
+            watcher.advanced(steps, total, loss)
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """Tell all."""
+        for watcher in self.watchers:
+            watcher.evaluated(row)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.errors import InputError, check_counts
 from natgrad.evaluate.completed import Completions, checked_mask
+from natgrad.evaluate.notebook import model_text
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, export
 from natgrad.models.helmholtz import inpainting as inpaint
@@ -26,6 +27,8 @@ class Trained:
     """A model's parameters and what one can ask of it. Rows are arrays [row, visible] in [0, 1]."""
 
     parameters: Helmholtz
+
+    __repr__ = model_text
 
     def sample(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """Binary rows drawn from the model, [number, visible]."""

@@ -59,8 +59,8 @@ def itself(dataset: Dataset, split: str) -> None:
 def _labels(dataset: Dataset, split: str) -> np.ndarray:
     if dataset.labels is None:
         raise InputError(
-            f"the data {dataset.name} have no labels to learn; use --model autoencoder, or labeled data "
-            "such as digits or mnist"
+            f"the data {dataset.name} have no labels to learn; use --model autoencoder, labeled data such as "
+            "digits, or an .npz file with labels (train_labels, valid_labels, test_labels beside splits)"
         )
     return dataset.labels[split]
 

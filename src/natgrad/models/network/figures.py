@@ -47,7 +47,7 @@ def row_scores(task: Task, error: Error, model: Model, rows: Examples) -> tuple[
 
 def misclassified(outputs: Array, classes: Array) -> Float[Array, " row"]:
     """1 where the largest output is another than the class."""
-    return (jnp.argmax(outputs, axis=-1) != classes).astype(outputs.dtype)
+    return (jnp.argmax(outputs, axis=-1).astype(classes.dtype) != classes).astype(outputs.dtype)
 
 
 def squared(mean: Callable[[Array], Array]) -> Error:

@@ -279,4 +279,8 @@ SPEC = Spec(
     is_scheduled=agreement.rate_ends,
     check=check,
     commands={"evaluate": "natgrad.models.network.commands:evaluate"},
+    estimators={
+        "NaturalClassifier": "natgrad.models.network.estimator:NaturalClassifier",
+        "NaturalRegressor": "natgrad.models.network.estimator:NaturalRegressor",
+    },
 )

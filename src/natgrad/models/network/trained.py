@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from natgrad.core import Model
 from natgrad.errors import InputError
+from natgrad.evaluate.notebook import model_text
 from natgrad.layers.task import Network
 
 
@@ -37,6 +38,8 @@ class TrainedNetwork:
     predicts: Callable[[np.ndarray], np.ndarray]
     visible: int
     real: bool = False
+
+    __repr__ = model_text
 
     def outputs(self, rows: np.ndarray) -> np.ndarray:
         """The outputs before any activation, [row, output]."""

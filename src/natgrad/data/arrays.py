@@ -1,0 +1,73 @@
+"""Arrays in memory as a data file that a run can be resumed from: `natgrad.train(data=X)`, `data=(X, y)`.
+
+The file is named by its contents, so that trainings on the same arrays share it.
+"""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natgrad.errors import InputError
+from natgrad.writing import write
+
+_DIGITS = 8  # of the checksum in the name of a file
+
+
+def is_in_memory(data: Any) -> bool:
+    """Whether data are arrays, and not the name of a set or of a file."""
+    return data is not None and not isinstance(data, str | Path)
+
+
+def saved_arrays(data: Any, folder: Path) -> Path:
+    """The file of arrays: rows, (rows, labels), or splits by name, each an array, a frame or a list.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> saved_arrays(([[0, 1], [1, 1]], [5, 6]), place) == saved_arrays(([[0, 1], [1, 1]], [5, 6]), place)
+    True
+    """
+    arrays = {name: _array(value, name) for name, value in _named(data).items()}
+    found = hashlib.sha256()
+    for name, array in arrays.items():
+        found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).data)
+    path = folder / f"array-{found.hexdigest()[:_DIGITS]}.npz"
+    if not path.exists():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write(path, _packed(arrays))
+        except OSError as error:
+            raise InputError(f"cannot write the data to {path}: {error.strerror}; give another out") from None
+    return path
+
+
+def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **dict[str, Any](arrays))
+    return stream.getvalue()
+
+
+def _named(data: Any) -> Mapping[str, Any]:
+    """Arrays by the names that a file of them has."""
+    if isinstance(data, Mapping):
+        return data
+    if isinstance(data, tuple):
+        if len(data) != 2:
+            raise InputError(
+                f"data: expected (rows, labels), got {len(data)} arrays; give two, or a dict of splits"
+            )
+        return {"images": data[0], "labels": data[1]}
+    return {"images": data}
+
+
+def _array(value: Any, name: str) -> np.ndarray:
+    """An array, out of a frame or series too; numbers only."""
+    found = value.to_numpy() if hasattr(value, "to_numpy") else np.asarray(value)
+    if found.dtype.kind not in "buif":
+        what = "numbers, for classes 0, 1, 2, ..." if name.endswith("labels") else "numbers"
+        raise InputError(f"data: expected {what} in {name}, got the type {found.dtype}; convert them")
+    return found

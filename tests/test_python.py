@@ -1,0 +1,178 @@
+"""natgrad from Python: names, arrays, short reprs, progress, trackers of trainings."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad.data.arrays import saved_arrays
+from natgrad.errors import InputError
+from natgrad.evaluate.completed import checked_mask
+from natgrad.relax.minimize import Result
+from trainings import SETTINGS, same
+
+ROWS = np.random.default_rng(0).integers(0, 2, (50, 6))
+
+
+class Frame:
+    """What of a pandas frame or series is used."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+
+@pytest.fixture(scope="module")
+def run(place):
+    return natgrad.train(data=ROWS, out=place / "arrays", **SETTINGS)
+
+
+def test_names_are_found_before_and_after_they_are_imported():
+    code = "import natgrad; assert 'jax' not in __import__('sys').modules; print(*dir(natgrad)); "
+    code += "print(natgrad.sklearn.HelmholtzMachine.__name__, natgrad.optax.linked.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names, found = done.stdout.splitlines()
+    assert set(names.split()) >= {*natgrad.__all__, "sklearn", "optax", "relax", "families", "__version__"}
+    assert found == "HelmholtzMachine linked"
+    assert (Path(natgrad.__file__).parent / "py.typed").exists()
+    for name in natgrad.__all__:
+        assert getattr(natgrad, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        natgrad.trian  # noqa: B018
+
+
+@pytest.mark.slow
+def test_types_survive_the_lazy_import(tmp_path):
+    (tmp_path / "use.py").write_text(
+        "import natgrad\nreveal_type(natgrad.train)\nreveal_type(natgrad.Run.plot)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", "use.py"],
+        cwd=tmp_path,
+        env={"MYPYPATH": str(Path(natgrad.__file__).parents[1]), "PATH": "/usr/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert "natgrad.training.run.Run" in done.stdout
+    assert 'Revealed type is "Any"' not in done.stdout
+
+
+def test_arrays_are_trained_on_and_resumed_from(run, place, tmp_path):
+    assert run.trace[-1]["epoch"] == 5
+    np.save(tmp_path / "same.npy", ROWS)
+    same(natgrad.train(data=tmp_path / "same.npy", out=tmp_path / "file", **SETTINGS).folder, run.folder)
+    assert natgrad.resume(run.folder, epochs=6).trace[-1]["epoch"] == 6
+    frame = natgrad.train(data=Frame(ROWS), out=place / "frame", **SETTINGS | {"epochs": 0})
+    assert frame.config.data.name == run.config.data.name  # the same arrays are one file
+    assert Path(run.config.data.name).parent == place
+
+
+def test_arrays_may_have_labels_or_splits(tmp_path):
+    labels = ROWS[:, 0]
+    options = {"model": "mlp", "method": "plain", "layers": (2,), "epochs": 1, "batch_size": 8}
+    done = natgrad.train(data=(Frame(ROWS), Frame(labels)), out=tmp_path / "pair", **options)
+    assert done.trace[-1]["test_error"] <= 1
+    splits = {name: np.load(saved_arrays({name: ROWS[:20]}, tmp_path))[name] for name in ("train", "test")}
+    assert [array.shape for array in splits.values()] == [(20, 6), (20, 6)]
+    with pytest.raises(
+        InputError, match=r"have no labels to learn; .* an .npz file with labels \(train_labels"
+    ):
+        natgrad.train(data=ROWS, out=tmp_path / "none", **options)
+    with pytest.raises(
+        InputError, match=r"expected numbers, for classes 0, 1, 2, ... in labels, got the type"
+    ):
+        natgrad.train(data=(ROWS, labels.astype(str)), out=tmp_path / "words", **options)
+    with pytest.raises(InputError, match=r"data: expected \(rows, labels\), got 3 arrays"):
+        natgrad.train(data=(ROWS, labels, labels), out=tmp_path / "three", **options)
+
+
+def test_reprs_are_short_and_notebooks_get_pictures(run):
+    assert len(repr(run)) < 400
+    assert "helmholtz, rws on array-" in repr(run)
+    assert "the best is" in repr(run)
+    assert "valid LL" in repr(run)
+    page = run._repr_html_()
+    assert page.count("data:image/png;base64,") == 2
+    assert repr(run.model).startswith("Trained of 3")
+    assert len(repr(run.model)) < 200
+    assert [line.get_label() for line in run.plot().axes[0].lines][:2] == ["train loss", "valid loss"]
+    assert run.plot("test_ll").axes[0].get_ylabel() == "test_ll"
+    assert run.report().read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_result_is_short():
+    history = {"evaluations": np.arange(1, 4), "best": np.ones(3), "generation_median": np.ones(3)}
+    counts = {"evaluations": 300, "generations": 4, "restarts": 0, "invalid": 0, "success": True}
+    found = Result(
+        np.zeros(500), 0.25, **counts, message="done", seconds=1.0, history=history, search=np.zeros(10**4)
+    )
+    assert repr(found).startswith("Result: 0.25 at [0., 0., 0., ..., 0., 0., 0.]\n  300 evaluations")
+    assert len(repr(found)) < 200
+    assert "data:image/png" in found._repr_html_()
+
+
+def test_progress_is_shown_if_it_is_asked_for(place, capsys):
+    for verbose in (True, False):
+        natgrad.train(data=ROWS, out=place / f"{verbose}", verbose=verbose, **SETTINGS | {"epochs": 0})
+        assert ("valid LL" in capsys.readouterr().err) == verbose
+
+
+class Tracker:
+    """A stand-in for both packages: it writes down what it is told."""
+
+    def __init__(self):
+        self.told, self.active = [], None
+
+    def init(self, **options):
+        self.told.append(options)
+        return self
+
+    def log(self, numbers, step):
+        self.told.append((numbers, step))
+
+    def finish(self):
+        self.told.append("finished")
+
+    def active_run(self):
+        return self.active
+
+    def start_run(self, **options):
+        self.active = self.init(**options)
+
+    log_metrics, end_run = log, finish
+
+
+@pytest.mark.parametrize(("name", "package"), [("WandbWatcher", "wandb"), ("MlflowWatcher", "mlflow")])
+def test_trackers_log_every_row(name, package, monkeypatch):
+    with pytest.raises(
+        InputError, match=f"needs the package {package}; install it with pip install {package}"
+    ):
+        getattr(natgrad, name)()
+    tracker = Tracker()
+    module = SimpleNamespace(__spec__=object())
+    for method in ("init", "log_metrics", "active_run", "start_run", "end_run"):
+        setattr(module, method, getattr(tracker, method))
+    monkeypatch.setitem(sys.modules, package, module)
+    watch = getattr(natgrad, name)(tags=["a"])
+    watch.advanced(1, 2, 0.5)
+    watch.evaluated({"epoch": 0, "step": 0, "train_loss": None, "part.0.residual": 0.5})
+    watch.evaluated({"epoch": 1, "step": 9, "valid_loss": 2.0})
+    watch.close()
+    first, second = {"epoch": 0.0, "step": 0.0, "part/0/residual": 0.5}, {"epoch": 1.0, "step": 9.0}
+    assert tracker.told == [{"tags": ["a"]}, (first, 0), (second | {"valid_loss": 2.0}, 9), "finished"]
+
+
+def test_masks_may_have_the_shape_of_an_image():
+    image = np.eye(2, 3, dtype=bool)
+    expected = np.broadcast_to(image.reshape(6), (4, 6))
+    np.testing.assert_array_equal(checked_mask(image, 4, 6), expected)
+    np.testing.assert_array_equal(checked_mask(np.broadcast_to(image, (4, 2, 3)), 4, 6), expected)
+    np.testing.assert_array_equal(checked_mask(expected, 4, 6), expected)
+    with pytest.raises(InputError, match="expected a mask of 6 values"):
+        checked_mask(np.ones((3, 3)), 4, 6)
