@@ -187,6 +187,11 @@ def test_a_fit_ends_where_it_is_told_to():
     assert natgrad.least_squares(fit, start, x, steps=2).message == loop.MESSAGES[loop.STEPS]
     assert natgrad.least_squares(fit, start, x, seconds=0.0).status == loop.SECONDS
     assert natgrad.least_squares(fit, start, x, gtol=1e-3).status == loop.FLAT
+    seen = []
+    watched = natgrad.least_squares(
+        fit, start, x, watch=lambda p, made: seen.append((float(p), made)) or True
+    )
+    assert (watched.status, seen) == (loop.WATCHED, [(float(watched.parameters), watched.nit)])
     broken = natgrad.least_squares(lambda p, x: jnp.log(p) + x, -start, x)
     assert (broken.status, broken.success) == (loop.BROKEN, False)
 

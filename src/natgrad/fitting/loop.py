@@ -5,6 +5,7 @@ Steps run compiled, many at a time; in between the clock is looked at. Which ste
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ _PAUSE = 0.5  # seconds between two looks
 _REFUSALS = 60  # steps refused one after the other: nothing helps any more
 _SLOW = 10  # steps taken one after the other that gain little
 
-RUNNING, TARGET, FLAT, SLOW, STUCK, BROKEN, STEPS, SECONDS = range(8)
+RUNNING, TARGET, FLAT, SLOW, STUCK, BROKEN, STEPS, SECONDS, WATCHED = range(9)
 MESSAGES = {
     TARGET: "the loss is at or below `target`",
     FLAT: "the gradient is at or below `gtol`",
@@ -46,6 +47,7 @@ MESSAGES = {
     BROKEN: "the loss or its gradient is not finite at the start; begin elsewhere",
     STEPS: "the limit of steps was reached",
     SECONDS: "the limit of seconds was reached",
+    WATCHED: "`watch` ended the fit",
 }
 
 
@@ -111,6 +113,7 @@ def least_squares(
     method: str | Method = "lm",
     by_row: bool | None = None,
     steps: int = 1000,
+    watch: Callable[[Model, int], Any] | None = None,
     **limits: float,
 ) -> LeastSquaresResult:
     """Minimize (1/2) sum_k weight_k mean(r_k^2) over the parameters.
@@ -124,6 +127,8 @@ def least_squares(
         by_row: whether a row of an array of residuals depends on the same row of its part of the batch only,
             which saves most of the time. By default that is tried at the start.
         steps: the most that are made, rejected ones included.
+        watch: called about twice a second with the parameters and the number of steps; the fit ends where it
+            returns something true.
         **limits: target (a loss that is good enough, 0), gtol (largest entry of the gradient, 0), ftol
             (relative gain of a step, ten times in a row, 1e-10), seconds (no limit).
 
@@ -155,6 +160,8 @@ def least_squares(
         made = int(at.made)
         rows.append(History(*(np.asarray(column)[:made] for column in at.history)))
         each = (time.perf_counter() - looked) / max(made, 1)
+        if watch is not None and watch(at.state.model, sum(len(row.loss) for row in rows)):
+            at = at._replace(status=jnp.where(at.status == RUNNING, WATCHED, at.status))
         room = room * 2 if len(rows) == 1 else max(1, min(_ROOM, int(_PAUSE / each)))
     return _result(problem, residuals, at, batch, rows, time.perf_counter() - began)
 

@@ -19,9 +19,7 @@ from natgrad.updates.damping import constant, delayed_gratification, rejecting
 from natgrad.updates.lengths import learning_rate, line_search
 from natgrad.updates.natural import Options
 
-PRODUCTS = (
-    3000.0  # the price of an exact solve: what conjugate gradients would need for an ill-conditioned one
-)
+PRODUCTS = 3000.0  # an exact solve may cost as much: an ill-conditioned one takes as many iterations
 _WIDE = 1e20  # how far a damping may be from where it starts
 
 

@@ -9,6 +9,7 @@ without that, by a pass over everything for each parameter or each residual, whi
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -91,12 +92,12 @@ class ResidualCurvature:
     problem: Squares = static()
 
     def bind(self) -> Product:
-        """Products, linearized once."""
-        rho, push = jax.linearize(self._rho, self.parameters)
-        transposed = jax.linear_transpose(push, self.parameters)
-        pull = lambda w: transposed(w)[0]  # noqa: E731
-        factor = (push, pull, self._gram, rho.size)
-        return Product(lambda v: pull(push(v)), None, *factor, rows=self.factor_rows)
+        """Products, linearized once, when the first is asked for."""
+        linear = cache(lambda: jax.linearize(self._rho, self.parameters)[1])
+        transposed = cache(lambda: jax.linear_transpose(linear(), self.parameters))
+        push, pull = lambda v: linear()(v), lambda w: transposed()(w)[0]
+        samples = jax.eval_shape(self._rho, self.parameters).size
+        return Product(lambda v: pull(push(v)), None, push, pull, self._gram, samples, rows=self.factor_rows)
 
     @property
     def like(self) -> Model:
