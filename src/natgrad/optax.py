@@ -49,6 +49,7 @@ from natgrad.metrics.residuals import Residuals, half_square, residual_metric, s
 from natgrad.solvers.correction import accelerated, anchored
 from natgrad.solvers.cost import automatic
 from natgrad.solvers.minres import minres_qlp
+from natgrad.solvers.nystrom import nystrom_gradient
 from natgrad.solvers.rows import cholesky_solve, qr_solve
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import dense_solve, dual_solve
@@ -88,6 +89,7 @@ __all__ = [
     "minres_qlp",
     "monte_carlo_fisher",
     "natural_gradient",
+    "nystrom_gradient",
     "qr_solve",
     "scale_by_gauss_newton",
     "scheduled",

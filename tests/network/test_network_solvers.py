@@ -16,6 +16,7 @@ from natgrad.errors import InputError
 from natgrad.solvers import cost, results, subspace, whole
 from natgrad.solvers import rows as rows_solvers
 from natgrad.solvers.minres import minres_qlp
+from natgrad.solvers.nystrom import nystrom_gradient, sketch
 from natgrad.solvers.truncated import SolveProgress, conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import System
 from natgrad.tree import pytree
@@ -440,6 +441,33 @@ def test_qr_keeps_the_digits_that_squaring_the_condition_loses():
         )
     assert solved(whole.dual_solve(), factored(rows), jnp.asarray(g), 1e-18).result != results.CONVERGED
     assert "ill-conditioned" in results.SOLVED[results.ILL_CONDITIONED]
+
+
+@pytest.mark.parametrize(("rank", "share"), [(20, 0.25), (60, 0.02)])
+@pytest.mark.few(1)
+def test_a_sketch_makes_a_spectrum_that_decays_easy(rank, share):
+    """The solution is the same, with fewer iterations the more the sketch sees."""
+    matrix, g = symmetric(np.geomspace(1e4, 1e-8, 60)), right(60)
+    stop, damping = small_residual(1e-10), 1e-2
+    expected = np.linalg.solve(matrix + damping * np.eye(60), g)
+    plain = solved(conjugate_gradient(400, stop=stop), given(matrix), g, damping)
+    found = solved(nystrom_gradient(rank, 400, stop=stop), given(matrix), g, damping)
+    np.testing.assert_allclose(found.value, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+    assert (found.result, plain.result) == (results.CONVERGED, results.CONVERGED)
+    assert found.iterations < share * plain.iterations
+    np.testing.assert_allclose(found.curvature, expected @ matrix @ expected, rtol=1e-8)
+
+
+def test_the_preconditioner_is_its_definition():
+    matrix = symmetric(np.geomspace(1e3, 1e-2, 9))
+    vectors, values = jax.jit(lambda m: sketch(Given(m), 3, jnp.zeros(()), 0))(jnp.asarray(matrix))
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-12)
+    start = np.linalg.qr(np.asarray(jax.random.normal(jax.random.key(0), (9, 3), jnp.float64)))[0]
+    seen = matrix @ start
+    nystrom = seen @ np.linalg.solve(start.T @ seen, seen.T)
+    np.testing.assert_allclose(vectors @ np.diag(values) @ vectors.T, nystrom, rtol=1e-7, atol=1e-7)
+    with pytest.raises(InputError, match="at least one vector, got 0"):
+        nystrom_gradient(0)
 
 
 def test_one_factor_serves_many_gradients():

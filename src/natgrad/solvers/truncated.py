@@ -91,14 +91,24 @@ def conjugate_gradient(
         keep: also keep the iterates at ceil(keep^j), j = 0, 1, ..., for back-tracking (Martens: 1.3).
         precondition: divide by (diagonal + damping)^precondition (Martens: 0.75); the metric must have one.
     """
+    iterate = conjugate_iteration(iterations, stop, keep)
+    return iterative(lambda system, *given: iterate(system, _corrector(system, precondition), *given))
+
+
+Corrector = Callable[[Model], Model] | None
+
+
+def conjugate_iteration(
+    iterations: int, stop: _Stop | None = None, keep: float | None = None
+) -> Callable[[System, Corrector, Model, Model | None], Found]:
+    """The iteration itself, for any preconditioner: what a residual is multiplied by."""
     if iterations < 1:
         raise InputError(f"conjugate gradients need at least one iteration, got {iterations}")
     rule = small_residual() if stop is None else stop
     slots = None if keep is None else _slots(iterations, keep)
 
-    def iterate(system: System, gradient: Model, guess: Model | None) -> Found:
+    def iterate(system: System, correct: Corrector, gradient: Model, guess: Model | None) -> Found:
         right = tree.norm(gradient)
-        correct = _corrector(system, precondition)
         start = _start(system, gradient, guess, correct, _Room(iterations, slots))
 
         def more(carry: ConjugateState) -> Bool[Array, ""]:
@@ -116,10 +126,7 @@ def conjugate_gradient(
         result = jnp.where(finite, found.result, FAILED)
         return Found(found.value, found.residual, found.iteration, result, found.iterates, kept)
 
-    return iterative(iterate)
-
-
-Corrector = Callable[[Model], Model] | None
+    return iterate
 
 
 def _corrector(system: System, exponent: float | None) -> Corrector:
