@@ -199,10 +199,11 @@ class Algorithm(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The number of steps over which schedules run, and what every rate is multiplied by."""
+    """Steps of schedules, what rates are multiplied by, and what gives a rate in place of the config's."""
 
     steps: int
     cut: float = 1.0
+    rate: Callable[[], Any] | None = None
 
 
 class Sheet(NamedTuple):
@@ -237,15 +238,13 @@ class Problem(NamedTuple):
             a stage is whatever `algorithm` understands. Losses of two stages are not compared.
         algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
             programs are shared between trainings that have these, and `replaceable`, in common.
-        rate: the learning rate of a pace, as a function of the step, for the reader.
+        rate: the rate of a pace by the step, for the reader; paced: whether `algorithm` takes the pace's.
         measure: what a row of the trace says of a state; always `valid_loss`.
         operations: about how many a step takes in a stage; 0 where they are too few to matter.
-        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`: how far losses
-            may rise above the first one, by default as far as that; independent: that of independent values.
-        pictures: what the state looks like, by caption.
-        replaceable: what `algorithm` is made of beside the config and a program may replace, such as
-            functions found in a table.
-        facts: what a run's environment should say of an `Info` of shapes, such as the solvers used.
+        ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`, as far as losses
+            may rise above the first one; independent: that of independent values.
+        pictures: by caption, what the state looks like; facts: for a run's environment, such as the solvers.
+        replaceable: functions found in tables that `algorithm` is made of beside the config.
     """
 
     rows: Any
@@ -259,6 +258,7 @@ class Problem(NamedTuple):
     ignorance: float = 0.0
     independent: float = float("inf")
     pictures: Callable[[State], dict[str, Sheet]] = lambda state: {}
+    paced: bool = False
     replaceable: Hashable = ()
     facts: Callable[[Info], dict[str, Any]] = lambda info: {}
 

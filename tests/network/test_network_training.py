@@ -258,7 +258,7 @@ def test_the_config_of_a_network_is_complete_and_repeats(run, tmp_path):
 UNFIT = [
     (
         {"data": "bare.npz"},
-        "have no labels to learn; use --model autoencoder, or labeled data such as digits",
+        "have no labels to learn; use --model autoencoder, labeled data such as digits",
     ),
     (
         {"data": "numbers.npz"},

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     streams.replace_closed()
     streams.widen()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     sys.exit(_guarded(lambda: _run(tokens), json="--json" in tokens))
 
 

@@ -4,7 +4,9 @@ Every reader has the same signature, `read(paths, visible, seed) -> Parts`, so t
 a plain table. Values are bytes as the source has them; binarization comes after.
 """
 
+import gzip
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +26,24 @@ def three_by_three(paths: Sequence[Path], visible: int, seed: int) -> Parts:
 
 def digits(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     """The 1,797 digits that scikit-learn carries inside it, 17 grey levels."""
-    from sklearn.datasets import load_digits
-
     del paths, visible
-    pixels, classes = load_digits(return_X_y=True)
+    pixels, classes = _embedded_digits()
     indices = splits.at_random(len(pixels), (1297, 200, 300), seed)
     return splits.drawn(pixels.astype(np.uint8), classes.astype(np.uint8), indices, seed, "drawn at random")
+
+
+def _embedded_digits() -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and classes from scikit-learn's own file: to import it for them takes seconds."""
+    found = find_spec("sklearn")
+    if found is not None and found.origin is not None:
+        path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if path.is_file():
+            with gzip.open(path, "rt", encoding="utf-8") as stream:
+                values = np.array(stream.read().replace("\n", ",").rstrip(",").split(","), np.float64)
+            return values.reshape(-1, 65)[:, :-1], values.reshape(-1, 65)[:, -1]
+    from sklearn.datasets import load_digits
+
+    return load_digits(return_X_y=True)
 
 
 def idx(paths: Sequence[Path], visible: int, seed: int) -> Parts:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natgrad.devices import keep_programs
 from natgrad.errors import InputError
 from natgrad.relax import loop
 from natgrad.relax.search import Search, checked_values
@@ -84,6 +85,7 @@ def minimize(
         >>> result.success
         True
     """
+    keep_programs()
     batched = bool(options.pop("batched", False))
     search = Search(start, family=family, seed=seed, target=target, **options)
     return proceed(function, search, budget=budget, batched=batched, watch=watch)

@@ -37,6 +37,12 @@ def program_key(settings: Any, stage: int, pace: Pace, replaceable: Hashable = (
     return settings.model_dump_json(exclude=exclude), stage, pace, replaceable
 
 
+def without_rate(settings: Any) -> Any:
+    """Settings that are the same for all learning rates."""
+    section = settings.optimizer.model_copy(update={"learning_rate": 0.0})
+    return settings.model_copy(update={"optimizer": section})
+
+
 def compiled(
     function: Callable[..., Any],
     *arguments: Any,

@@ -157,7 +157,7 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
             write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
     with signals.noted(final=final) as stop:
         session.go(place, watch, stop)
-    if sheets := session.problem.pictures(session.chosen):
+    if sheets := session.problem.pictures(session.best.state(session.state)):
         save_sheets(place / "samples.png", sheets)
     return load(place)
 

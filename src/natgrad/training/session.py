@@ -19,6 +19,7 @@ import jax
 from natgrad import tree
 from natgrad.core import Pace, State
 from natgrad.data import Dataset, batches
+from natgrad.devices import keep_programs
 from natgrad.errors import Diverged
 from natgrad.layers import generator
 from natgrad.models import registry
@@ -28,7 +29,7 @@ from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training.best import Best, Saved, stored_best
 from natgrad.training.checks import check_training, chunk_end
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound
-from natgrad.training.compile import compiled, program_key
+from natgrad.training.compile import compiled, program_key, without_rate
 from natgrad.training.first import FirstState
 from natgrad.training.learning import learning_doubt, note_doubt
 from natgrad.training.signals import Interrupted, Stop
@@ -49,6 +50,7 @@ class Session:
     """One training in progress: everything fixed, and what moves: state, totals, best, progress."""
 
     def __init__(self, settings: Any, dataset: Dataset, progress: TrainingProgress | None = None) -> None:
+        keep_programs()
         check_training(settings, dataset)
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed, settings.training.random)
@@ -67,6 +69,7 @@ class Session:
         self.state: State
         self.totals: Totals
         self.best = Best()
+        self.rate: Any = settings.optimizer.learning_rate if self.problem.paced else 1.0
         self._enter(self._stage())
 
     @classmethod
@@ -104,11 +107,13 @@ class Session:
     def _enter(self, stage: int) -> None:
         """Take up the method of a stage at the present pace, and the shapes of what it carries and sums."""
         self.stage = stage
-        self.algorithm = self.problem.algorithm(self.problem.stages[stage][1], self.pace)
-        self.key_program = program_key(self.settings, stage, self.pace, self.problem.replaceable)
+        pace = self.pace._replace(rate=lambda: self.rate)
+        self.algorithm = self.problem.algorithm(self.problem.stages[stage][1], pace)
+        shared = without_rate(self.settings) if self.problem.paced else self.settings
+        pace = self.pace if self.spec.is_scheduled(self.settings) else self.pace._replace(steps=0)
+        self.key_program = program_key(shared, stage, pace, self.problem.replaceable)
         fresh = lambda key: self.kind.fresh(key, self.settings, self.model_shape)  # noqa: E731
-        made_of = self.key_program, self.model_shape
-        self.first = FirstState(fresh, self.algorithm, self.batch, made_of)
+        self.first = FirstState(fresh, self.algorithm, self.batch, (self.key_program, self.model_shape))
         self.shape, self.info, self.sums = self.first.shapes(self.key_model)
 
     def _order(self, epoch: int) -> jax.Array:
@@ -196,11 +201,18 @@ class Session:
     def _compile(self) -> Callable[..., Any]:
         """The chunk of steps, compiled ahead so that its time is known apart; the state is donated to it."""
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
-        began = time.perf_counter()
-        arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1
-        advance = compiled(function, *arguments, steps=self.total, donate=(1,), key=self.key_program)
+        rate, began = self.rate, time.perf_counter()
+
+        def advance(*given: Any) -> Any:
+            self.rate = given[-1]  # an argument, so that one program serves all rates
+            found = function(*given[:-1])
+            self.rate = rate
+            return found
+
+        arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, rate
+        program = compiled(advance, *arguments, steps=self.total, donate=(1,), key=self.key_program)
         self.compile_seconds = time.perf_counter() - began
-        return advance
+        return lambda *given: program(*given, rate)
 
     def _change(self, stage: int) -> None:
         """Continue with another stage: the same model; what the method carries begins again."""
@@ -248,8 +260,8 @@ class Session:
     def _named(self, place: Path) -> dict[str, Any]:
         named = {"run": str(place), "method": self.settings.method, "data": self.dataset.name}
         doubt = learning_doubt(self.progress, self.steps, self.problem.independent)
-        named |= {"compile_seconds": round(self.compile_seconds, 3)}
-        return named | ({"warning": doubt} if doubt else {})
+        told = {"warning": doubt} if doubt else {}
+        return named | {"compile_seconds": round(self.compile_seconds, 3)} | told
 
     def _compare(self, row: dict[str, Any]) -> None:
         """Keep the state if it is the best so far on validation data."""
@@ -259,11 +271,6 @@ class Session:
             at.best, at.stale = loss, 0
         else:
             at.stale += 1
-
-    @property
-    def chosen(self) -> State:
-        """The state whose model is used: the best one."""
-        return self.best.state(self.state)
 
     def _heed(self, place: Path, stop: Stop | None) -> None:
         """Save if that is due; if a signal came, save and stop."""

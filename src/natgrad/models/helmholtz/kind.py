@@ -53,6 +53,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         stages=((0, settings.objective.samples), *settings.objective.growth),
         algorithm=partial(methods.algorithm, settings),
         rate=lambda pace: methods.rate_of(settings, pace),
+        paced=True,
         operations=partial(_operations, settings, dataset.visible),
         ignorance=dataset.visible * math.log(2),
         independent=independent_loss(dataset),

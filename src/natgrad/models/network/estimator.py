@@ -6,9 +6,10 @@ Training is natgrad's own session, in a temporary folder; parameters have natgra
 sparse, are any numbers: by default every feature is brought to mean zero and variance one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.preprocessing import StandardScaler
@@ -88,10 +89,12 @@ class NetworkEstimator(BaseEstimator):
         return isinstance(self, RegressorMixin)
 
     def _means(self, X: Any) -> np.ndarray:
-        """The mean of the target given every row, [row, output]."""
+        """The mean of the target given every row, [row, output]; a row's does not depend on its neighbors."""
         check_is_fitted(self)
         rows = as_dense(validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False))
-        return self.model_.means(self._scaled(rows))
+        with jax.enable_x64(True):
+            wide = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), self._parameters)
+            return replace(self.model_, parameters=wide).means(self._scaled(rows))
 
     def _scaled(self, rows: np.ndarray) -> np.ndarray:
         return rows if self._scaler is None else self._scaler.transform(rows)

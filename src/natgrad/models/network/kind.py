@@ -122,6 +122,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         draw=examples.batches_of(size, _metric_rows(settings, rows)),
         algorithm=partial(algorithm, settings, task),
         rate=partial(rate_schedule, settings.optimizer),
+        paced=True,
         operations=lambda stage: _operations(settings, arrays, dataset.image_shape),
         ignorance=error_measure.ignorance(shape.outputs),
         independent=_independent(chosen, dataset),

@@ -46,6 +46,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         draw=coded_batches(settings),
         algorithm=partial(methods.algorithm, settings),
         rate=partial(rate_schedule, settings.optimizer),
+        paced=True,
         operations=lambda stage: _operations(settings, dataset.visible),
         ignorance=dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5),
         independent=_independent(settings, dataset),

@@ -82,6 +82,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         draw=_rows_first(settings.training.batch_size),
         algorithm=partial(methods.algorithm, settings),
         rate=partial(rate_schedule, settings.optimizer),
+        paced=True,
         operations=lambda stage: _operations(settings, arrays),
         ignorance=max(
             _VARIES, dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5)
