@@ -176,3 +176,14 @@ def test_masks_may_have_the_shape_of_an_image():
     np.testing.assert_array_equal(checked_mask(expected, 4, 6), expected)
     with pytest.raises(InputError, match="expected a mask of 6 values"):
         checked_mask(np.ones((3, 3)), 4, 6)
+
+
+def test_programs_are_kept_on_disk_for_python_too(tmp_path, usual_environment):
+    code = "import jax; from natgrad.devices import keep_programs; keep_programs(); "
+    code += "print(jax.config.values['jax_compilation_cache_dir'])"
+    for given, expected in {"NATGRAD_CACHE": tmp_path / "xla", "JAX_COMPILATION_CACHE_DIR": tmp_path}.items():
+        environment = usual_environment | {given: str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+        )
+        assert done.stdout.strip() == str(expected)

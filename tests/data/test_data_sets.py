@@ -192,3 +192,12 @@ def test_faces_are_split_in_their_groups(real_data):
 def test_incomplete_sets_say_what_was_drawn(real_data):
     assert load("connect4-partial").split["how"] == "test drawn from valid"
     assert load("omniglot28").split["how"] == "valid drawn from train"
+
+
+def test_digits_are_those_of_scikit_learn():
+    from sklearn.datasets import load_digits
+
+    from natgrad.data.sources import _embedded_digits
+
+    for got, expected in zip(_embedded_digits(), load_digits(return_X_y=True), strict=True):
+        np.testing.assert_array_equal(got, expected)
