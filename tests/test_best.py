@@ -60,6 +60,7 @@ def test_the_best_state_is_the_one_that_is_used(kind, tmp_path, data):
 
 
 @pytest.mark.usefixtures("first_is_best")
+@pytest.mark.slow
 def test_a_killed_training_remembers_the_best_state_and_its_row(tmp_path, data):
     settings = SETTINGS | {"model": "rbm", "hidden": 3, "chains": 4, "evaluation.every": 1}
     for name in ("method", "layers", "samples", "evaluation.test_samples"):
@@ -75,6 +76,7 @@ def test_a_killed_training_remembers_the_best_state_and_its_row(tmp_path, data):
 
 
 @pytest.mark.usefixtures("first_is_best")
+@pytest.mark.slow
 def test_a_run_that_kept_no_best_state_is_used_as_it_ended(tmp_path, data):
     """As runs of earlier versions are: their next evaluation is the best so far."""
     run = natgrad.train(data=data, out=tmp_path / "run", **SETTINGS | {"epochs": 2, "evaluation.every": 1})

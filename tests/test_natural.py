@@ -248,6 +248,7 @@ def test_damping_follows_its_schedule():
             np.testing.assert_allclose(solved.evidence.damping, 0.1 * (number + 1), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_divergence_ball_bounds_the_kl_of_both_networks():
     model = machine()
     estimate = drawn(model)
@@ -272,6 +273,7 @@ def test_a_divergence_ball_bounds_the_kl_of_both_networks():
     np.testing.assert_array_equal(vector(loose.length), rate)
 
 
+@pytest.mark.slow
 def test_averages_of_gradients_are_taken_before_they_are_measured():
     model = machine()
     one, two = drawn(model, 0), drawn(model, 1)
@@ -296,6 +298,7 @@ def test_averages_of_gradients_are_taken_before_they_are_measured():
         ),
     ],
 )
+@pytest.mark.slow
 def test_diagnostics_of_an_exact_natural_step(optimizer, scale):
     model = machine()
     direction = natural_of(always(direct()), constant(0.2))

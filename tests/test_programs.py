@@ -93,6 +93,7 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, 
     ],
     ids=lambda change: next(iter(change)),
 )
+@pytest.mark.slow
 def test_what_changes_a_step_is_compiled_for_itself(tmp_path, place, data, traces, change):
     del place
     schedule = {"optimizer.schedule": change.get("optimizer.schedule", "constant")}

@@ -178,6 +178,7 @@ def test_masks_may_have_the_shape_of_an_image():
         checked_mask(np.ones((3, 3)), 4, 6)
 
 
+@pytest.mark.slow
 def test_programs_are_kept_on_disk_for_python_too(tmp_path, usual_environment):
     code = "import jax; from natgrad.devices import keep_programs; keep_programs(); "
     code += "print(jax.config.values['jax_compilation_cache_dir'])"

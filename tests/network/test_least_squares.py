@@ -87,6 +87,7 @@ def test_the_operator_is_that_of_the_jacobian(by_row):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_rows_that_depend_on_each_other_are_noticed():
     assert first_look(residuals, WEIGHTS, parameters(), BATCH).by_row
     assert not first_look(coupled, 1.0, parameters(), {"edge": BATCH["edge"]}).by_row

@@ -43,6 +43,7 @@ def test_the_exact_fisher_is_the_hessian_of_log_z():
 
 
 @pytest.mark.parametrize(("coding", "sizes"), [("binary", (4, 3)), ("signed", (2, 4))])
+@pytest.mark.slow
 def test_the_four_pictures_of_the_fisher(coding, sizes):
     """E[T], E[T T'], the Fisher and the inverse, each against the sum over all states."""
     model = made(coding, sizes)
@@ -201,6 +202,7 @@ def test_blocks_in_sample_space_are_the_same_blocks(marginal):
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("centered", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("marginal", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_gradient_as_a_sum_over_samples_has_the_same_solution(fresh, centered, marginal):
     """Fresh: the metric is that of the gradient's own chains. Otherwise it was kept from another step."""
     model = made("signed", (6, 5))
