@@ -73,7 +73,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_a_metric_is_renewed_exactly_when_its_steps_pass_the_bound(name):
     solver, options = KEPT[name]
     options = {"refresh": 1000, "drift": Drift(BOUND, rate), **options}

@@ -214,6 +214,7 @@ def test_a_failed_solve_refuses_the_step_and_the_damping_rises(value, result, re
     assert "the solve failed" in RESULTS[UNSOLVED]
 
 
+@pytest.mark.slow
 def test_a_failed_part_refuses_the_whole_step():
     """Generation's solve is good, recognition's is not: neither network moves."""
     from natgrad.models.helmholtz.objectives import reweighted

@@ -190,6 +190,7 @@ def test_portions_keep_to_the_memory():
             assert rows >= 1
 
 
+@pytest.mark.slow
 def test_rows_are_kept_in_order_across_portions():
     model = machine((3, 2))
     visible, expected = every_row(model)

@@ -184,6 +184,7 @@ def test_wake_is_unbiased(coding):
     assert np.abs(z_scores(flat, exact)).max() < 5
 
 
+@pytest.mark.slow
 def test_baseline_changes_no_expectation():
     """With and without baseline, q-wake gradients of the same draws differ by a mean-zero term."""
     model, batch = machine((3, 2, 2)), visible(machine((3, 2, 2)))
@@ -199,6 +200,7 @@ def test_baseline_changes_no_expectation():
     assert np.abs(z_scores(flat, 0.0)).max() < 5
 
 
+@pytest.mark.slow
 def test_reweighted_approaches_the_likelihood_gradient():
     """With many samples, p-wake is the gradient of -log p(x) itself."""
     model = machine((3, 2))

@@ -117,6 +117,7 @@ def test_the_damping_of_a_config_adapts_every_twenty_steps_by_a_tenth():
         assert found == pytest.approx(1.1**-2 * 0.3 * 0.1 ** (21 / 100), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_sleep_only_is_the_sleep_lesson():
     """The same dreams give wake-sleep's recognition gradient, and nothing to generation."""
     model = machine()

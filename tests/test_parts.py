@@ -84,6 +84,7 @@ def test_the_steps_of_adam_are_in_the_ratio_of_the_rates(method):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_rate_of_its_own_is_that_of_the_network_alone(method, optimizer):
     """The first step of each network is that of a machine in which both have its rate."""
     own = setting(method=method, optimizer=optimizer, generation__rate=0.01, recognition__rate=0.05)

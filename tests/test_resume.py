@@ -140,6 +140,7 @@ def test_saving_changes_no_number(whole):
 @pytest.mark.parametrize(
     "case", [{}, pytest.param(SLOW["averaged weights"], marks=pytest.mark.slow)], ids=["plain", "averaged"]
 )
+@pytest.mark.slow
 def test_more_epochs_are_those_of_a_longer_training(tmp_path, data, whole, case):
     """The shorter one ends with an evaluation that the longer one does not make: its row goes."""
     longer = case | {"epochs": 7, "evaluation.every": 3}

@@ -114,6 +114,7 @@ def test_partial_fit_goes_on_with_the_model_and_its_state():
         going.partial_fit(X)
 
 
+@pytest.mark.slow
 def test_in_a_pipeline_with_classes():
     """Real-valued data through a scaler."""
     data, classes = np.random.default_rng(1).normal(size=(24, 6)), np.arange(24) % 2

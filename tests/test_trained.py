@@ -55,6 +55,7 @@ def test_likelihoods_agree_with_enumeration(coding):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.few(1)
+@pytest.mark.slow
 def test_posterior_means_agree_with_enumeration(coding):
     model = trained(coding)
     m = oracles.numpy_model(model.parameters)

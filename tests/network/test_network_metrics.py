@@ -158,6 +158,7 @@ def test_a_distribution_of_ones_own_by_its_log_probability():
     )
 
 
+@pytest.mark.slow
 def test_a_distribution_over_a_few_values_by_enumeration():
     output = outputs.enumerated(OUTPUTS["softmax"].log_prob, jnp.arange(3))
     task, parameters, rows = problem("softmax")
@@ -210,6 +211,7 @@ def divergence(name, old, new):
     return float((y * (old - new) + gap).sum(1).mean())
 
 
+@pytest.mark.slow
 def test_diagonals_exactly_and_by_random_signs():
     task, parameters, rows = problem("softmax")
 

@@ -98,6 +98,7 @@ def test_lengths_come_with_options_and_look_at_value_fn():
     assert value(jax.tree.map(jnp.subtract, parameters, found)) < value(parameters)
 
 
+@pytest.mark.slow
 def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
     """Without a length of its own a step is checked at length one."""
     task, parameters, rows = problem("softmax")

@@ -301,6 +301,7 @@ def test_minres_qlp_returns_the_pseudo_inverse_solution_of_random_singular_syste
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.few(1)
+@pytest.mark.slow
 def test_minres_qlp_never_runs_away_however_many_iterations_it_may_make(dtype):
     """Without a solution, the iterates of MINRES are longer by a null component, but not by orders."""
     rng, ends = np.random.default_rng(0), []

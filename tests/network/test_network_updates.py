@@ -398,6 +398,7 @@ def test_centered_and_uncentered_covariance_give_collinear_directions():
     np.testing.assert_allclose(found["u"] * (1 + gradient @ found["c"]), found["c"], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_steps_work_under_vmap_over_seeds():
     task, rows = Task(odd, OUTPUTS["softmax"]), problem("softmax")[2]
     method = presets.natural_network(task, damping=0.1, iterations=5)
@@ -453,6 +454,7 @@ def test_blocks_of_units_solve_like_dense_blocks(solver, tolerance):
 
 
 @pytest.mark.parametrize("count", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 6))])
+@pytest.mark.slow
 def test_a_metric_with_a_diagonal_gives_the_iterates_of_its_preconditioner(count):
     """Gauss-Newton, divided by (diag(U) + damping)^0.75, against conjugate gradients by the book."""
     task, parameters, rows = problem("softmax")

@@ -146,6 +146,7 @@ def test_the_likelihood_of_a_large_machine_is_annealed():
     ],
     ids=["natural", "exact", "cd", "tempering"],
 )
+@pytest.mark.slow
 def test_other_ways_train(changes):
     rows = 0.1 + 0.8 * X  # gray, drawn at every use
     found = machine(n_iter=100, **{"learning_rate": 0.1} | changes).fit(rows)

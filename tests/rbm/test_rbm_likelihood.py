@@ -68,6 +68,7 @@ def test_pseudo_likelihood_is_the_product_of_conditionals(coding):
     assert (np.abs(means.mean(axis=1) - found) < 5 * error + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_the_proxy_of_a_gaussian_machine_is_a_density_of_rows():
     model = made(sizes=(2, 3), gaussian=True)
     visible = jnp.array([[0.3], [-1.0]])

@@ -43,6 +43,7 @@ def test_swapping_layers_changes_names_only(coding):
     assert jax.tree.structure(twice) == jax.tree.structure(model)
 
 
+@pytest.mark.slow
 def test_a_gaussian_machine_integrates_to_the_closed_form():
     model = made(sizes=(1, 3), gaussian=True)
     grid = jnp.linspace(-15, 15, 20001)

@@ -96,6 +96,7 @@ def test_a_sampled_gradient_is_that_of_its_samples(coding, name):
 
 @codings
 @pytest.mark.few(1)
+@pytest.mark.slow
 def test_tempered_chains_have_the_machine_as_their_law(coding):
     model, number = made(coding, scale=0.6), 4000
     every = Enumerated(model, coding)

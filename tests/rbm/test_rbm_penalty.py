@@ -99,6 +99,7 @@ def test_the_loss_is_a_mixture():
     np.testing.assert_allclose(found.diagnostics["penalty"], other, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_practical_version_adds_the_average_change_of_the_covariance():
     """Twenty steps by hand: the average over 15 of the product rule's differences, and gamma's course."""
     rows = jnp.asarray(all_states(3, "binary")[:, ::3])

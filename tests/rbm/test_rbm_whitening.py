@@ -109,6 +109,7 @@ def test_second_moments_are_those_of_all_states(coding):
         np.testing.assert_allclose(block, (apart * every.p) @ apart.T, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_rule_tends_to_a_root_of_the_inverse():
     """Up to a rotation the limit is that of the eigenvectors, whatever the rate is."""
     model, offsets = made("signed"), some_offsets()
@@ -153,6 +154,7 @@ def test_the_traces_of_a_sampled_fisher_have_no_bias():
 
 
 @pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.slow
 def test_the_distance_from_samples_is_that_of_their_statistics(biases):
     model, chart, offsets = made("signed"), some_chart(), some_offsets()
     every = Enumerated(model, "signed")

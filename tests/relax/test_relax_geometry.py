@@ -93,6 +93,7 @@ def test_a_circle_ends_at_a_vertex():
     assert_close(2 * half, levi_civita.circle_distance(left, right), 1e-12)
 
 
+@pytest.mark.slow
 def test_covariance_geodesic_has_constant_speed_and_right_ends():
     other = jnp.array([[3.0, 1.0], [1.0, 0.5]])
     path = functools.partial(levi_civita.covariance_geodesic, COVARIANCE, other)

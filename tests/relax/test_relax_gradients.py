@@ -34,6 +34,7 @@ def test_enumerated_expectation_and_its_gradient_are_sums(name):
     assert_close(jax.grad(expected)(theta), covariance, 1e-12)
 
 
+@pytest.mark.slow
 def test_gaussian_moments_up_to_degree_four_are_quadratures():
     family, theta = FAMILIES["full"]
     points, chances = support(family, theta)

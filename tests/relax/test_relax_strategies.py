@@ -106,6 +106,7 @@ def test_adaptive_is_rank_one_and_rank_mu_to_first_order():
     assert_close(after.path, path)
 
 
+@pytest.mark.slow
 def test_pbil_umda_and_the_compact_algorithm_are_their_textbook_updates():
     size = 20
     population = bits.pbil(10, size, rate=0.1, parents=2)

@@ -222,6 +222,7 @@ def test_estimators_have_the_exact_gradient_as_their_mean(name):
     assert np.linalg.norm(expected) > 10 * np.linalg.norm(error)
 
 
+@pytest.mark.slow
 def test_the_importance_weighted_bound_rises_with_samples_and_is_a_bound():
     model = made(latent=2, scale=2.0)
     exact = log_marginal(model, states()).mean()

@@ -56,6 +56,7 @@ def test_weights_of_a_narrow_q_are_said_to_be_heavy():
     assert (good.effective_samples > 100).all()
 
 
+@pytest.mark.slow
 def test_few_samples_make_the_importance_weighted_bound():
     """Its mean over many rows rises to log p(x) with the number of samples."""
     model = made(latent=2, scale=2.0)

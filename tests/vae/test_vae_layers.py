@@ -44,6 +44,7 @@ def test_one_variance_for_all_is_the_linear_output_of_that_deviation():
     np.testing.assert_allclose(one.sample(keys, r), other.sample(keys, r), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_distributions_side_by_side():
     r, v = jnp.asarray([[0.3, -1.0, 0.5]]), jnp.asarray([[1.0, -2.0, 0.5]])
     both = side_by_side(normal(), sigmoid(), 2)
