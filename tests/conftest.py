@@ -49,7 +49,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Look for garbage seldom, and never among what was imported: it took a tenth of the time."""
+    """Look for garbage seldom, and never among what was imported: that takes time and finds nothing."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)

@@ -30,7 +30,7 @@ from natgrad.records.notes import Notes, TrainingProgress
 from natgrad.training import resume as start
 
 fuzzed = settings(
-    max_examples=20,
+    max_examples=40,
     deadline=timedelta(seconds=20),  # never a hang
     derandomize=True,
     database=None,

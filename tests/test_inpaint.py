@@ -62,7 +62,7 @@ def z_scores(drawn, names, distribution):
 @pytest.mark.slow
 def test_completed_pixels_have_the_conditional_distribution(coding):
     model = trained(coding)
-    rows = np.tile(ROW, (CHAINS // 40, 1))
+    rows = np.tile(ROW, (CHAINS // 10, 1))
     done = model.inpaint(rows, HIDE, number=10, steps=60, samples=2, seed=1)
     assert done.samples.shape == done.means.shape == (len(rows), 10, 4)
     flat = done.samples.reshape(-1, 4)

@@ -29,8 +29,8 @@ def test_hostile_values_of_every_setting(reader, tried):
     kind, method = reader
     names = [name for name in fields_of(dict(all_settings())[reader]) if name not in ("model.kind", "method")]
     for name in names:
-        for value in HOSTILE:
-            refused({"model": kind, "method": method, name: value})
+        answers = [refused({"model": kind, "method": method, name: value}) for value in HOSTILE]
+        assert any(answers), name
     tried("settings", len(names) * len(HOSTILE))
 
 

@@ -71,6 +71,7 @@ FILTERS = {"filters": (3,), "model.filter_width": 3}
 DREAMING = {"objective.generation": "importance", "objective.recognition": "sleep", "samples": 3}
 CASES = {
     "adam": {"layers": (5, 5), "activation": "softplus"} | DREAMING,
+    "deep": {"layers": (5,) * 12, "activation": "softplus"} | DREAMING,
     "both": {"method": "natural", "optimizer": "momentum", "activation": "relu"} | FILTERS,
     "sample space": {"method": "two-step", "solver": "dual", "metric.kl_radius": 0.1} | REAL,
     "iterations": {"method": "two-step", "metric.adaptive": True} | FILTERS,
