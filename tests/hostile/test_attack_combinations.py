@@ -27,7 +27,8 @@ def tiny(tmp_path_factory):
     """Sixty binary images of 4 x 4 pixels with labels."""
     path = tmp_path_factory.mktemp("data") / "tiny.npz"
     rng = np.random.default_rng(0)
-    np.savez(path, x=rng.integers(0, 2, (60, 4, 4)).astype(np.uint8), y=rng.integers(0, 3, 60))
+    images = rng.integers(0, 2, (60, 4, 4)).astype(np.uint8)
+    np.savez(path, train=images, train_labels=rng.integers(0, 3, 60))
     return str(path)
 
 
