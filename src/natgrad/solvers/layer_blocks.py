@@ -63,7 +63,7 @@ def _by_blocks(kronecker: _Prepare) -> Solver:
             raise InputError("this solver needs blocks of layers; use kronecker_blocks() or exact_blocks()")
         factors = []
         for block in operator.blocks:
-            make = _inverse_of_exact if isinstance(block, ExactBlock) else kronecker
+            make: _Prepare = _inverse_of_exact if isinstance(block, ExactBlock) else kronecker
             factor, after = make(block, damping, after)
             factors.append(factor)
         return BlockFactors(operator, jnp.asarray(damping), tuple(factors)), after
