@@ -48,16 +48,13 @@ def fresh(seed: int):
     return [{"weight": jax.random.normal(k, (a, b)) / a**0.5, "bias": jnp.zeros(b)} for k, a, b in pairs]
 
 
-def blocks(rate: float, damping: float, example, refresh: int = 20):
-    """K-FAC with momentum; no step is longer than a thousandth of a nat for every row of data."""
-    length = divergence_ball(radius=RADIUS, longest=learning_rate(rate))
+def blocks(damping: float, radius: float, example, refresh: int = 20):
+    """K-FAC with a little momentum; no step is longer than so many nats a row."""
+    length = divergence_ball(radius, longest=learning_rate(0.1))
     options = Options(damping=constant(damping), refresh=refresh, length=length)
     metric, solver = kronecker_blocks(decay=0.8), factored_solve()
     parts = {"metric": metric, "solver": solver, "options": options, "example": example}
-    return linked(natural_gradient(network, sigmoid(), **parts), optax.trace(0.9), optax.scale(-1.0))
-
-
-RADIUS = 1e-2
+    return linked(natural_gradient(network, sigmoid(), **parts), optax.trace(0.5), optax.scale(-1.0))
 
 
 def optimizers(example) -> dict:
@@ -67,8 +64,8 @@ def optimizers(example) -> dict:
         "muon": {f"{rate:g}": optax.contrib.muon(rate) for rate in (3e-3, 1e-2, 3e-2, 1e-1)},
         "momentum": {f"{rate:g}": optax.sgd(rate, 0.9) for rate in (1e-4, 3e-4, 1e-3)},
         "blocks": {
-            f"{rate:g}, damping {damping:g}": blocks(rate, damping, example)
-            for rate, damping in ((0.1, 1.0), (0.1, 0.1), (0.03, 0.1), (0.1, 10.0))
+            f"damping {damping:g}, radius {radius:g}": blocks(damping, radius, example)
+            for damping, radius in ((0.1, 0.03), (0.1, 0.1), (0.3, 0.1), (0.03, 0.03))
         },
     }
 
@@ -119,7 +116,7 @@ def main() -> None:
         for setting, optimizer in settings.items():
             tried[setting] = train(optimizer, given.seed, rows, test, seconds=given.seconds)
             if not given.json:
-                print(f"{name:10} {setting:20} {tried[setting]}", flush=True)
+                print(f"{name:10} {setting:26} {tried[setting]}", flush=True)
         best = min(tried, key=lambda setting: tried[setting]["train"])
         found[name] = {
             "best": best,

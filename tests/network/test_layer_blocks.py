@@ -28,6 +28,7 @@ from natgrad.optax import (
     natural_gradient,
     softmax,
 )
+from natgrad.solvers.layer_blocks import lower_factor
 
 
 def drawn(*shape, seed=0):
@@ -200,6 +201,14 @@ def test_solves_are_those_of_the_blocks():
     damped = type(found)(found.parameters, tuple(changed), (), found.layers, ())
     expected = np.linalg.solve(np.asarray(as_matrix(damped, params)), np.ones(len(matrix)))
     close(solved(found, params, factored_solve()), expected)
+
+
+@pytest.mark.parametrize("side", [7, 12])
+def test_a_factor_of_cholesky_by_columns(side):
+    root = np.random.default_rng(0).normal(size=(side, side))
+    matrix = root @ root.T + np.eye(side)
+    found = jax.jit(lambda: lower_factor(jnp.asarray(matrix), width=4))()
+    close(found, np.linalg.cholesky(matrix), share=1e-12)
 
 
 def odd(p, x):
