@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from natgrad import tree
 from natgrad.core import Pace, State
@@ -39,6 +40,8 @@ CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
 _log = logging.getLogger(__name__)
 
+_four_keys = jax.jit(lambda key: tuple(jax.random.split(key, 4)))  # one program, not one for every key
+
 
 def is_over(at: TrainingProgress, settings: Any) -> bool:
     """Whether the last evaluation was made, or early stopping has lost its patience."""
@@ -54,7 +57,7 @@ class Session:
         check_training(settings, dataset)
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed, settings.training.random)
-        self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
+        self.key_model, self.key_order, self.key_steps, key_watch = _four_keys(key)
         self.spec = registry.spec_of(settings.model.kind)
         self.kind = registry.resolve_reference(self.spec.kind)
         self.problem = self.kind.problem(key_watch, settings, dataset)
@@ -229,7 +232,7 @@ class Session:
         return int(self.state.steps)
 
     def _nothing(self) -> Totals:
-        return tree.zeros(self.sums)
+        return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.sums)
 
     def _due(self) -> bool:
         """Whether the state as it is wants a row: at the beginning, at the end, and every so many epochs."""
