@@ -69,9 +69,18 @@ def _save_image(path: Path, image: Image.Image) -> None:
         figure = Figure(figsize=(image.width / 120, image.height / 120), dpi=120)
         figure.figimage(np.asarray(image), cmap="gray", vmin=0, vmax=255)
         return save_figure(path, figure)
+    return _write_picture(path, _png(image))
+
+
+def sheet_png(title: str, sheet: "Sheet") -> bytes:
+    """A sheet under its caption, as the content of a PNG file."""
+    return _png(_panel(title, _laid_out(sheet)))
+
+
+def _png(image: Image.Image) -> bytes:
     content = io.BytesIO()
     image.save(content, "PNG")
-    return _write_picture(path, content.getvalue())
+    return content.getvalue()
 
 
 def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tuple[int, int] | None) -> None:
