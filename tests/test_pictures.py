@@ -41,7 +41,9 @@ def test_sheets_stand_side_by_side_under_their_captions(tmp_path):
         seen = np.ptp(rows[-round(588 * height / width) :]) + 1, np.ptp(columns) + 1
         np.testing.assert_allclose(seen, (588 * height / width, 588), atol=1)
     written = (drawn[:40, 600:] < 128).any(axis=0)
-    assert written[270:330].any() and not written[:200].any() and not written[400:].any()
+    assert written[270:330].any()
+    assert not written[:200].any()
+    assert not written[400:].any()
 
 
 def test_other_formats_are_written_as_their_names_say(tmp_path):

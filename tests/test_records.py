@@ -169,7 +169,8 @@ def test_a_config_of_format_3_is_read_with_its_british_spelling(tmp_path):
     path = tmp_path / "run" / "config.toml"
     former = path.read_text().replace("format = 4", "format = 3").replace("labeled", "labelled")
     path.write_text(former.replace('"gray"', '"grey"'))
-    assert "labelled = 7" in path.read_text() and 'binarize = "grey"' in path.read_text()
+    assert "labelled = 7" in path.read_text()
+    assert 'binarize = "grey"' in path.read_text()
     assert folder.open_run(tmp_path / "run")[1] == chosen
 
 

@@ -23,9 +23,7 @@ from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.errors import InputError
 
 SETTABLE = ("train", "sweep")  # commands that take settings
-_GARBAGE = (
-    100_000  # new objects between two looks for garbage: tracing makes many, and next to none is garbage
-)
+_GARBAGE = 100_000  # new objects between two looks for garbage; tracing makes many that stay
 TRAIN = ("--out", "--quiet", "--verbose", "--tensorboard", "--dry-run", "--json", "--help")  # not settings
 
 OF_JAX = {  # what JAX says of the environment that it was started in, and what to do

@@ -19,6 +19,7 @@ from natgrad.families.family import Natural
 
 Field = Callable[[Coordinates], Coordinates]
 Inside = Callable[[Coordinates], Array]
+_Compiled = Callable[[np.ndarray], Array]
 _STEPS = 4096
 HALVINGS = 60  # of the time between two frames, to find the edge: more than float64 has digits
 
@@ -82,15 +83,16 @@ def _finite(point: Coordinates) -> Array:
     return jnp.all(jnp.isfinite(point))
 
 
-def _followed(slope: Field, start: np.ndarray, times: np.ndarray, within: Inside, all_within: Inside) -> Flow:
+def _followed(
+    slope: _Compiled, start: np.ndarray, times: np.ndarray, within: _Compiled, all_within: _Compiled
+) -> Flow:
     """One curve at the times, up to its end or to the edge."""
     curve, end = _curve(slope, start, times[-1], within)
     path = np.full((len(times), len(start)), np.inf)
-    path[0] = start
     if curve is not None:
         reached = times <= end
         path[reached] = curve(times[reached]).T
-        path[0] = start
+    path[0] = start
     good = np.asarray(all_within(path))
     if good.all():
         return Flow(times, path, False)
@@ -101,12 +103,13 @@ def _followed(slope: Field, start: np.ndarray, times: np.ndarray, within: Inside
     return Flow(np.append(times[:first], time), np.append(path[:first], [point], axis=0), True)
 
 
-def _curve(slope: Field, start: np.ndarray, until: float, within: Inside) -> tuple[Any, float]:
+def _curve(slope: _Compiled, start: np.ndarray, until: float, within: _Compiled) -> tuple[Any, float]:
     """A function of time, and the time up to which it is known: the end, or a step beyond the edge."""
     if not np.isfinite(slope(start)).all():
         return None, 0.0
     solver = DOP853(lambda time, point: np.asarray(slope(point)), 0.0, start, until, rtol=1e-7, atol=1e-9)
-    clock, parts = [0.0], []
+    clock: list[float] = [0.0]
+    parts: list[Any] = []
     while solver.status == "running" and len(parts) < _STEPS and within(solver.y):
         solver.step()
         if solver.status != "failed":
@@ -115,7 +118,9 @@ def _curve(slope: Field, start: np.ndarray, until: float, within: Inside) -> tup
     return OdeSolution(clock, parts) if parts else None, clock[-1]
 
 
-def _edge(curve: Any, within: Inside, low: float, high: float, point: np.ndarray) -> tuple[float, np.ndarray]:
+def _edge(
+    curve: Any, within: _Compiled, low: float, high: float, point: np.ndarray
+) -> tuple[float, np.ndarray]:
     """The last point inside between a time that is inside and one that is not, by halving."""
     for _ in range(HALVINGS):
         middle = (low + high) / 2

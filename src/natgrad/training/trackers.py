@@ -2,8 +2,8 @@
 
     natgrad.train(data="digits", watch=natgrad.WandbWatcher(project="digits"))
 
-Every row of the trace is logged as it is written, and the run ends with the training. Keyword arguments are those of `wandb.init` and of
-`mlflow.start_run`.
+Every row of the trace is logged as it is written, and the run ends with the training. Keyword arguments are
+those of `wandb.init` and of `mlflow.start_run`.
 """
 
 from importlib import import_module
