@@ -24,10 +24,10 @@ def sweep(
     compare_only: Alone = False,
     json: Json = False,
 ) -> None:
-    """Train every setting of a file in which lists stand for several values; compare them on validation data.
+    """Train all combinations of the values that a file lists, and compare them on validation data.
 
     Finished trials are skipped and interrupted ones resumed: the same command continues a sweep.
-    Dotted flags set values over those of the file.
+    Dotted flags override values of the file.
 
     Parameters
     ----------

@@ -57,7 +57,9 @@ class Data(Section):
     train_rows: PositiveInt | None = setting(
         None, "Training rows that are used, chosen at random by the split's seed.", unset="all"
     )
-    test_rows: PositiveInt | None = setting(None, "Test rows that are used, chosen likewise.", unset="all")
+    test_rows: PositiveInt | None = setting(
+        None, "Test rows that are used, chosen at random by the split's seed.", unset="all"
+    )
 
 
 class ModelSection(Section):
@@ -71,9 +73,13 @@ class Training(Section):
 
     epochs: int = setting(100, "Passes over the training rows.", ge=0)
     batch_size: PositiveInt = setting(32, "Rows in a batch.")
-    chunk_steps: PositiveInt = setting(500, "Steps between two looks at the clock, at most.")
-    save_seconds: float = setting(30.0, "A state is saved at evaluations and after so many seconds.", ge=0)
-    device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "Where to compute.")
+    chunk_steps: PositiveInt = setting(
+        500, "At most this many steps run without a check of the clock and of signals."
+    )
+    save_seconds: float = setting(
+        30.0, "A state is saved at evaluations, and at least every so many seconds.", ge=0
+    )
+    device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "The device to compute on.")
     random: Literal["mixer", "threefry"] = setting("mixer", "The generator: natgrad's own, or JAX's.")
     schedule_steps: PositiveInt | None = setting(
         None, "Steps over which schedules run.", unset="the whole training"
@@ -185,14 +191,15 @@ class Optimizer(Scheduled, Named):  # settings of later bases come first
 class Damped(Section):
     """Damping of a metric."""
 
-    damping: PositiveFloat = setting(0.2, "What is added to the diagonal of the metric.")
+    damping: PositiveFloat = setting(0.2, "Added to the diagonal of the metric.")
 
 
 class Adaptive(Damped):
     """Damping that may follow how steps do."""
 
     adaptive: bool = setting(
-        False, "Damping rises where steps disappoint and falls where they keep their promise."
+        False,
+        "Damping rises after steps that gain less than predicted, and falls after steps that gain as much.",
     )
     relative: bool = setting(False, "Damping is a multiple of the mean of the metric's diagonal.")
 
@@ -207,11 +214,13 @@ class Refreshed(Section):
     """A metric that may serve several steps."""
 
     refresh: PositiveInt = setting(
-        1, f"Steps that a metric serves, K; with renewal_kl at most, and then {LONGEST_SERVICE} by default."
+        1,
+        "For how many steps a metric is kept, K. With renewal_kl this is an upper limit, "
+        f"{LONGEST_SERVICE} by default.",
     )
     renewal_kl: float = setting(
         0.0,
-        "A metric is renewed as soon as its steps add up to so many nats of KL divergence (0: by refresh).",
+        "A metric is renewed when the KL divergence of its steps adds up to this many nats (0: by refresh).",
         ge=0,
     )
 

@@ -25,7 +25,7 @@ class Data(sections.Data):
         "Values are rounded, drawn as 0 or 1 at every use, kept in [0, 1], or kept as any real numbers.",
     )
     labeled: PositiveInt | None = setting(
-        None, "Training rows whose targets are seen; the others may serve the metric.", unset="all"
+        None, "How many training rows have labels; the others may be used for the metric.", unset="all"
     )
 
 
@@ -90,7 +90,8 @@ class AnyRows(Section):
 
     data: Literal["same", "different", "unlabeled", "both"] = setting(
         "same",
-        "Rows of the metric: the gradient's batch, those after it, rows without labels, or batch and such.",
+        "Rows of the metric: the gradient's batch, the rows after it, rows without labels, or the batch "
+        "and rows without labels.",
     )
     rows: int = setting(0, "Rows of the metric (0: as many as the batch).", ge=0)
     drawn: PositiveInt | None = setting(
