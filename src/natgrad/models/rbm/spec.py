@@ -52,8 +52,8 @@ def _has_samples(config: Any) -> None:
         )
     if config.metric.solver == "dual" and "exact" in (config.objective.negative, config.metric.source):
         raise InputError(
-            "--solver dual works in the space of samples, got a Fisher that is enumerated (--negative exact or "
-            "metric.source exact); use --solver auto, or metric.source samples with --negative pcd"
+            "--solver dual works in the space of samples, got a Fisher that is enumerated (--negative exact "
+            "or metric.source exact); use --solver auto, or metric.source samples with --negative pcd"
         )
 
 
