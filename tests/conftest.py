@@ -95,6 +95,6 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(place):
-    """Fifty grey images of 2 x 3 pixels: 40 rows train, so an epoch is five batches of 8."""
+    """Fifty gray images of 2 x 3 pixels: 40 rows train, so an epoch is five batches of 8."""
     np.save(place / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
     return str(place / "own.npy")

@@ -135,7 +135,7 @@ def scene(tmp_path, trained, data, monkeypatch, caplog):
 def config_of_format(number):
     def load(scene):
         path = scene.run / "config.toml"
-        path.write_text(path.read_text().replace("format = 3", f"format = {number}"))
+        path.write_text(path.read_text().replace("format = 4", f"format = {number}"))
         return said(lambda: natgrad.load(path.parent))
 
     return load

@@ -39,10 +39,10 @@ from natgrad.layers.task import (
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
-    centred_covariance,
+    centered_covariance,
     squared_gradients,
     squared_sums,
-    uncentred_covariance,
+    uncentered_covariance,
     with_diagonal,
 )
 from natgrad.metrics.residuals import Residuals, half_square, residual_metric, squares
@@ -66,7 +66,7 @@ __all__ = [
     "accelerated",
     "anchored",
     "automatic",
-    "centred_covariance",
+    "centered_covariance",
     "cholesky_solve",
     "conjugate_gradient",
     "constant",
@@ -98,7 +98,7 @@ __all__ = [
     "softmax",
     "squared_gradients",
     "squared_sums",
-    "uncentred_covariance",
+    "uncentered_covariance",
     "with_diagonal",
 ]
 

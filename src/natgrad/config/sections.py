@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, c
 
 from natgrad.errors import InputError
 
-FORMAT: Literal[3] = 3  # 1: natgrad 0.1.0, whose settings had other names; 2: see `natgrad.config.read_toml`
+FORMAT: Literal[4] = 4  # for those before see `natgrad.config.former`
 RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 """Learning rates of optimizers where none is given; with sgd it is the method's."""
 MOMENTUM = 0.9  # of optimizers that have averages
@@ -244,7 +244,7 @@ class Bounded(Section):
 class RunSettings(Section):
     """Everything that decides what a run computes; a kind adds sections of its own."""
 
-    format: Literal[3] = setting(FORMAT, "The version of this list of settings.")
+    format: Literal[4] = setting(FORMAT, "The version of this list of settings.")
     method: str = setting(..., "How the gradient is made and measured.")
     seed: int = setting(0, "Decides the initial weights, the order of rows and every sample.", ge=0, lt=2**32)
     data: Data = Field(default_factory=Data)

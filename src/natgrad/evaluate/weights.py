@@ -87,6 +87,7 @@ def streamed(
         chunk: how many at a time.
         kept: how many of the largest to keep, see `kept_for`; 0 for none.
     """
+    draw = jax.jit(draw, inline=True)  # traced once, here and in the loop
     drawn = jax.eval_shape(draw, jnp.zeros((), jnp.int32))
     turns = max(1, SPACE * kept // chunk)  # from one selection of the largest to the next
 

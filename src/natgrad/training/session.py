@@ -28,7 +28,7 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training.best import Best, Saved, stored_best
 from natgrad.training.checks import check_training, chunk_end
-from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound
+from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, no_totals
 from natgrad.training.compile import compiled, program_key, without_rate
 from natgrad.training.first import FirstState
 from natgrad.training.learning import learning_doubt, note_doubt
@@ -54,7 +54,7 @@ class Session:
         check_training(settings, dataset)
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed, settings.training.random)
-        self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
+        self.key_model, self.key_order, self.key_steps, key_watch = generator.several(key, 4)
         self.spec = registry.spec_of(settings.model.kind)
         self.kind = registry.resolve_reference(self.spec.kind)
         self.problem = self.kind.problem(key_watch, settings, dataset)
@@ -229,7 +229,7 @@ class Session:
         return int(self.state.steps)
 
     def _nothing(self) -> Totals:
-        return tree.zeros(self.sums)
+        return no_totals(self.sums)
 
     def _due(self) -> bool:
         """Whether the state as it is wants a row: at the beginning, at the end, and every so many epochs."""

@@ -18,10 +18,10 @@ STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can
 
 
 class Data(sections.Data):
-    """Which data, how grey values become binary, and how rows are split."""
+    """Which data, how gray values become binary, and how rows are split."""
 
     binarize: Literal["round", "resample"] | None = setting(
-        None, "Grey values are rounded once, or drawn again at every use.", unset="that of the data set"
+        None, "Gray values are rounded once, or drawn again at every use.", unset="that of the data set"
     )
 
 

@@ -20,11 +20,11 @@ _POOL = 2  # pixels of a side that a bank's maximum makes one of
 class Data(sections.Data):
     """Which data, what their values are, how rows are split, and how many have labels."""
 
-    binarize: Literal["round", "resample", "grey", "real"] = setting(
-        "grey",
+    binarize: Literal["round", "resample", "gray", "real"] = setting(
+        "gray",
         "Values are rounded, drawn as 0 or 1 at every use, kept in [0, 1], or kept as any real numbers.",
     )
-    labelled: PositiveInt | None = setting(
+    labeled: PositiveInt | None = setting(
         None, "Training rows whose targets are seen; the others may serve the metric.", unset="all"
     )
 
@@ -243,7 +243,7 @@ SPEC = Spec(
         "activation": "model.activation",
         "output": "model.output",
         "filters": "model.filters",
-        "labelled": "data.labelled",
+        "labeled": "data.labeled",
         "metric_data": "metric.data",
         **METRIC_NAMES,
     },
