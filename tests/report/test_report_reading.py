@@ -14,9 +14,10 @@ from natgrad.cli.dotted import take_settings, values
 from natgrad.cli.main import app
 from natgrad.config.names import short_names
 from natgrad.errors import InputError
+from natgrad.records.lock import locked
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
-from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read_all, read_run
+from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, read_all, read_run
 
 
 def test_a_run_is_read_with_its_last_and_best_rows(make: Any) -> None:
