@@ -31,8 +31,35 @@ state, totals = session.advance(
 print(int(totals.taken))
 """
 MINIMIZE = """
-import natgrad
-print(natgrad.minimize(lambda x: float(x @ x), int({size}), budget=2000, seed=0).evaluations)
+import sys
+import jax, natgrad
+
+def sphere(x):
+    return x @ x
+
+done = 0
+for size in (2, 5, 10, 20, 40, 60, 80, 100, 130):
+    for function in (jax.jit(sphere), lambda x: float(sphere(x))):
+        done += natgrad.minimize(function, size, method=sys.argv[1], budget=1000, seed=0).evaluations > 0
+print(done)
+"""
+SQUARES = """
+import sys
+import jax, jax.numpy as jnp, natgrad
+
+def misses(parameters, points):
+    (first, second), (x, y) = parameters, points
+    return jnp.tanh(x @ first) @ second - y, 0.1 * jnp.concatenate([first.ravel(), second])
+
+done = 0
+for rows in (10, 100, 300):
+    for units in (2, 20, 50):
+        keys = jax.random.split(jax.random.key(rows + units), 4)
+        start = [jax.random.normal(key, shape) for key, shape in zip(keys, ((4, units), (units,)))]
+        points = jax.random.normal(keys[2], (rows, 4)), jax.random.normal(keys[3], (rows,))
+        found = natgrad.least_squares(misses, tuple(start), points, method=sys.argv[1], steps=5)
+        done += found.loss >= 0
+print(done)
 """
 
 
@@ -55,7 +82,17 @@ def test_steps_end(shape, solver, usual_environment, tried):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("size", [5, 40, 100])
-def test_searches_with_a_full_covariance_end(size, usual_environment, tried):
-    assert int(finished(usual_environment, MINIMIZE.format(size=size))) > 0
-    tried("programs with LAPACK calls")
+@pytest.mark.parametrize("method", ["adaptive", "xnes", "rank-mu"])
+def test_searches_with_a_full_covariance_end(method, usual_environment, tried):
+    """Nine sizes, of functions that are compiled with the search and of those that are not."""
+    assert int(finished(usual_environment, MINIMIZE, method)) == 18
+    tried("programs with LAPACK calls", 18)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("method", ["lm", "gauss-newton", "spring"])
+def test_least_squares_end(method, usual_environment, tried):
+    """More rows than parameters, and fewer: systems of either side."""
+    assert int(finished(usual_environment, SQUARES, method)) == 9
+    tried("programs with LAPACK calls", 9)
