@@ -39,6 +39,7 @@ def run_html(run: Any) -> str:
 def drawn_curves(run: Any, column: str | None = None) -> Any:
     """Training and validation loss, or one column of the trace, against epochs, as matplotlib's figure."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(5, 3.2), dpi=110, layout="constrained")
     axes = figure.subplots()
@@ -49,6 +50,6 @@ def drawn_curves(run: Any, column: str | None = None) -> Any:
     if best := run.summary.get("best_epoch"):
         axes.axvline(best, color="0.7", lw=1, zorder=0, label=f"best by {spec.criterion.replace('_', ' ')}")
     axes.set(xlabel="epoch", ylabel=column or "loss")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     return figure
