@@ -207,8 +207,7 @@ class Refreshed(Section):
     """A metric that may serve several steps."""
 
     refresh: PositiveInt = setting(
-        1,
-        f"Steps for which a metric is kept, K; with renewal_kl at most so many ({LONGEST_SERVICE} by default).",
+        1, f"Steps for which a metric is kept, K; with renewal_kl at most ({LONGEST_SERVICE} by default)."
     )
     renewal_kl: float = setting(
         0.0,
