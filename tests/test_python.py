@@ -99,7 +99,7 @@ def test_reprs_are_short_and_notebooks_get_pictures(run):
     assert "valid LL" in repr(run)
     page = run._repr_html_()
     assert page.count("data:image/png;base64,") == 2
-    assert repr(run.model).startswith("Trained of 3")
+    assert repr(run.model).startswith("Trained with 3")
     assert len(repr(run.model)) < 200
     assert run.model._repr_html_().count("data:image/png;base64,") == 1
     assert [line.get_label() for line in run.plot().axes[0].lines][:2] == ["train loss", "valid loss"]

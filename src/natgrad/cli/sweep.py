@@ -85,7 +85,7 @@ def _show(found: dict[str, Any]) -> None:
         print(warning)
     for name, error in found["failed"].items():
         print(f"failed: {name}: {error}")
-    print(f"ordered by the {found['objective']}; table: {found['table']}; picture: {found['picture']}")
+    print(f"ordered by the {found['objective']}\ntable    {found['table']}\npicture  {found['picture']}")
 
 
 def _varied(line: dict[str, Any]) -> dict[str, Any]:

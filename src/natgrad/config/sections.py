@@ -57,9 +57,7 @@ class Data(Section):
     train_rows: PositiveInt | None = setting(
         None, "Training rows that are used, chosen at random by the split's seed.", unset="all"
     )
-    test_rows: PositiveInt | None = setting(
-        None, "Test rows that are used, chosen at random by the split's seed.", unset="all"
-    )
+    test_rows: PositiveInt | None = setting(None, "Test rows that are used, also by that seed.", unset="all")
 
 
 class ModelSection(Section):
@@ -73,12 +71,8 @@ class Training(Section):
 
     epochs: int = setting(100, "Passes over the training rows.", ge=0)
     batch_size: PositiveInt = setting(32, "Rows in a batch.")
-    chunk_steps: PositiveInt = setting(
-        500, "At most this many steps run without a check of the clock and of signals."
-    )
-    save_seconds: float = setting(
-        30.0, "A state is saved at evaluations, and at least every so many seconds.", ge=0
-    )
+    chunk_steps: PositiveInt = setting(500, "Steps between two checks of clock and signals, at most.")
+    save_seconds: float = setting(30.0, "Seconds after which a state is saved between evaluations.", ge=0)
     device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "The device to compute on.")
     random: Literal["mixer", "threefry"] = setting("mixer", "The generator: natgrad's own, or JAX's.")
     schedule_steps: PositiveInt | None = setting(
@@ -198,8 +192,7 @@ class Adaptive(Damped):
     """Damping that may follow how steps do."""
 
     adaptive: bool = setting(
-        False,
-        "Damping rises after steps that gain less than predicted, and falls after steps that gain as much.",
+        False, "Damping rises after steps that gain less than predicted, and falls after good ones."
     )
     relative: bool = setting(False, "Damping is a multiple of the mean of the metric's diagonal.")
 
@@ -214,9 +207,7 @@ class Refreshed(Section):
     """A metric that may serve several steps."""
 
     refresh: PositiveInt = setting(
-        1,
-        "For how many steps a metric is kept, K. With renewal_kl this is an upper limit, "
-        f"{LONGEST_SERVICE} by default.",
+        1, f"Steps for which a metric is kept, K; with renewal_kl at most ({LONGEST_SERVICE} by default)."
     )
     renewal_kl: float = setting(
         0.0,

@@ -40,7 +40,7 @@ def model_text(model: Any) -> str:
     told = ["x".join(map(str, shape)) or "1" for shape in shapes[:_TOLD]]
     told += ["..."] if len(shapes) > _TOLD else []
     count = sum(int(np.prod(shape)) for shape in shapes)
-    return f"{type(model).__name__} of {count:,} parameters in arrays of {', '.join(told)}"
+    return f"{type(model).__name__} with {count:,} parameters in arrays of {', '.join(told)}"
 
 
 def model_html(model: Any) -> str:

@@ -36,7 +36,7 @@ class TrainedBoltzmann:
     def log_likelihood(self, rows: np.ndarray, **options: Any) -> np.ndarray:
         """log p(v) of every row: exact where one side is small, otherwise by annealing (see `log_z`).
 
-        There is a warning where annealing is not to be trusted.
+        There is a warning where annealing is not reliable.
         """
         found = self.log_z(rows, **options)
         found.warn()

@@ -78,7 +78,7 @@ class TrainedVariational:
     def log_likelihood(
         self, rows: np.ndarray, *, samples: int = 1000, seed: int = 0, memory_mb: float = 64.0
     ) -> Likelihood:
-        """The importance-sampled log-likelihood of rows, in nats; a warning where it is not to be trusted.
+        """The importance-sampled log-likelihood of rows, in nats; a warning where it is not reliable.
 
         With few samples it is, on average, the importance-weighted bound.
         """
