@@ -26,13 +26,13 @@ test-all: $(STAMP) ## every test: long trainings and whole grids of cases too
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 attack: $(STAMP) ## hostile settings, arguments, files and streams, kills: what was tried, and what it broke
-	$(BIN)/python -m pytest tests/hostile tests/test_fuzz.py tests/test_memory.py tests/test_kill.py -m ''
+	$(BIN)/python -m pytest tests/hostile tests/test_fuzz.py tests/test_memory.py -m ''
 
 wheel: ## build a wheel, install it into an empty environment, run the README there
 	rm -rf .wheel && $(PYTHON) -m venv .wheel/env
 	.wheel/env/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .wheel .
 	PIP_CONSTRAINT=constraints.txt .wheel/env/bin/python -m pip install --quiet --disable-pip-version-check \
-	  "$$(echo .wheel/natgrad-*.whl)[tb,flows,sweep]" pytest pytest-timeout
+	  "$$(echo .wheel/natgrad-*.whl)[tb,sweep]" pytest pytest-timeout
 	.wheel/env/bin/python -m pytest --override-ini pythonpath=tests -m '' tests/test_documentation.py -k README
 
 lint: $(STAMP) ## ruff, mypy and the import contract

@@ -35,10 +35,10 @@ from natgrad.layers.task import (
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
-    centred_covariance,
+    centered_covariance,
     squared_gradients,
     squared_sums,
-    uncentred_covariance,
+    uncentered_covariance,
     with_diagonal,
 )
 from natgrad.metrics.layer_blocks import exact_blocks, kronecker_blocks, layer_report
@@ -66,7 +66,7 @@ __all__ = [
     "anchored",
     "automatic",
     "block_solve",
-    "centred_covariance",
+    "centered_covariance",
     "cholesky_solve",
     "conjugate_gradient",
     "constant",
@@ -103,7 +103,7 @@ __all__ = [
     "softmax",
     "squared_gradients",
     "squared_sums",
-    "uncentred_covariance",
+    "uncentered_covariance",
     "with_diagonal",
 ]
 

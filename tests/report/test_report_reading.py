@@ -219,7 +219,7 @@ def test_a_table_has_runs_that_can_be_compared_and_no_others(
     tables = [table.splitlines() for table in capsys.readouterr().out.split("\n\n")]
     captions = {table[0]: sorted(line.split()[0] for line in table if "finished" in line) for table in tables}
     assert captions == {
-        "digits, grey: ranked by valid error": ["net"],
+        "digits, gray: ranked by valid error": ["net"],
         "digits, resample: ranked by valid LL": ["drawn"],
         "digits, round: ranked by valid LL": ["named", "usual"],
         "digits, round, classes (3, 5): ranked by valid LL": ["some"],

@@ -25,10 +25,10 @@ def sweep(  # noqa: PLR0913 - every flag of the command
     compare_only: Alone = False,
     json: Json = False,
 ) -> None:
-    """Train every setting of a file in which lists stand for several values; compare them on validation data.
+    """Train all combinations of the values that a file lists, and compare them on validation data.
 
     Finished trials are skipped and interrupted ones resumed: the same command continues a sweep.
-    Dotted flags set values over those of the file.
+    Dotted flags override values of the file.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def _show(found: dict[str, Any]) -> None:
         print(warning)
     for name, error in found["failed"].items():
         print(f"failed: {name}: {error}")
-    print(f"ordered by the {found['objective']}; table: {found['table']}; picture: {found['picture']}")
+    print(f"ordered by the {found['objective']}\ntable    {found['table']}\npicture  {found['picture']}")
 
 
 def _varied(line: dict[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,11 @@ def _has_samples(config: Any) -> None:
             "metric.source samples needs samples of the machine, got --negative exact, which draws none; "
             "leave metric.source out"
         )
+    if config.metric.solver == "dual" and "exact" in (config.objective.negative, config.metric.source):
+        raise InputError(
+            "--solver dual works in the space of samples, got a Fisher that is enumerated (--negative exact "
+            "or metric.source exact); use --solver auto, or metric.source samples with --negative pcd"
+        )
 
 
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
