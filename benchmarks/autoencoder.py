@@ -2,7 +2,7 @@
 
     NATGRAD_DATA=... python -m benchmarks.autoencoder [--json] [--seconds 20] [--rows 10000] [--seed 0]
 
-Fashion-MNIST, grey values as means of Bernoulli pixels; nats a row. Every optimizer has several rates and the
+Fashion-MNIST, gray values as means of Bernoulli pixels; nats a row. Every optimizer has several rates and the
 same CPU seconds of steps; compiling and evaluating is not counted, but the first step is shown. The best rate
 of each is by the training loss at the end. It is a small version: the literature has more and wider layers.
 """
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    data = natgrad.data.load("fashion-mnist", binarize="grey")
+    data = natgrad.data.load("fashion-mnist", binarize="gray")
     order = jax.random.permutation(jax.random.key(1), len(data.train))[: given.rows]
     rows, test = jnp.asarray(data.train)[order] / data.levels, jnp.asarray(data.test) / data.levels
     found: dict = {"seconds": given.seconds, "rows": given.rows, "seed": given.seed, "sizes": SIZES}
