@@ -10,7 +10,7 @@ from natgrad.optax import layer_report, layerwise_gradient, linked, softmax
 
 images, labels = load_digits(return_X_y=True)
 order = jax.random.permutation(jax.random.key(0), len(labels))
-x = jnp.asarray(images, jnp.float32)[order].reshape(-1, 1, 8, 8) / 16
+x = jnp.asarray(images / 16)[order].reshape(-1, 1, 8, 8)
 y = jnp.asarray(labels, jnp.int32)[order]
 train, test = (x[:1400], y[:1400]), (x[1400:], y[1400:])
 
