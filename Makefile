@@ -26,7 +26,7 @@ test-all: $(STAMP) ## every test: long trainings and whole grids of cases too
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m ''
 
 attack: $(STAMP) ## hostile settings, arguments, files and streams, kills: what was tried, and what it broke
-	$(BIN)/python -m pytest tests/hostile tests/test_fuzz.py tests/test_memory.py tests/test_kill.py -m ''
+	$(BIN)/python -m pytest tests/hostile tests/test_fuzz.py tests/test_memory.py -m ''
 
 wheel: ## build a wheel, install it into an empty environment, run the README there
 	rm -rf .wheel && $(PYTHON) -m venv .wheel/env

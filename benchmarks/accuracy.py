@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import run_benchmark
 from benchmarks.step import ARCHITECTURES, METHODS, advance, one_step, sessions, systems
 from natgrad.data import batches
 from natgrad.data import load as load_data
@@ -93,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.neural_network import BernoulliRBM
 
+from benchmarks import run_benchmark
 from benchmarks.step import advance, median_ratio, timed
 from natgrad import config
 from natgrad.data import batches
@@ -105,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

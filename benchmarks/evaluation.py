@@ -13,6 +13,7 @@ import statistics
 import jax
 import jax.numpy as jnp
 
+from benchmarks import run_benchmark
 from benchmarks.step import ARCHITECTURES, timed
 from natgrad import config
 from natgrad.data import load as load_data
@@ -95,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -15,6 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks import run_benchmark
+from natgrad.data import load as load_data
+
 DATA = {
     "mini-mnist": {"layers": [100, 50, 20, 10, 10]},
     "binarized-mnist": {"layers": [200, 200, 200], "evaluation.rows": 1000},
@@ -101,6 +104,8 @@ def main() -> None:
     if arguments.trial:
         print(json.dumps(trial(*arguments.trial, arguments.minutes)))
         return
+    for data in DATA:
+        load_data(data)  # before minutes of training
     trials = []
     for data in DATA:
         for method in METHODS:
@@ -112,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

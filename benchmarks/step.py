@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import floor
+from benchmarks import floor, run_benchmark
 from natgrad import config
 from natgrad.data import batches
 from natgrad.data import load as load_data
@@ -191,4 +191,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -11,6 +11,7 @@ import argparse
 import json
 import statistics
 
+from benchmarks import run_benchmark
 from benchmarks.step import advance, median_ratio, timed
 from natgrad import config
 from natgrad.data import batches
@@ -73,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

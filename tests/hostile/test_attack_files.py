@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from natgrad.records import state as states
 from natgrad.relax.search import Search
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
-from trainings import SETTINGS
+from trainings import SETTINGS, same
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -91,3 +92,19 @@ def test_a_search_that_changed_on_the_disk_is_not_continued(tmp_path, tried):
         with pytest.raises(InputError, match="holds no readable search"):
             Search.load(tmp_path)
         tried("flipped bits")
+
+
+@pytest.mark.parametrize("take", [shutil.copytree, os.rename], ids=["copied", "moved"])
+@pytest.mark.few(0)
+def test_a_run_that_is_elsewhere_continues_as_it_would_have(take, run, copied, tmp_path, monkeypatch, tried):
+    """Also where clocks went back and files seem to be of the future: nothing is decided by them."""
+    natgrad.resume(copied, epochs=3)
+    start = shutil.copytree(run, tmp_path / "start")
+    take(start, tmp_path / "elsewhere")
+    days = iter(range(10**6, 0, -1))
+    monkeypatch.setattr(time, "time", lambda: 86400.0 * next(days))
+    for path in (tmp_path / "elsewhere").rglob("*"):
+        os.utime(path, (4e9 - len(path.name), 4e9 - len(path.name)))
+    natgrad.resume(tmp_path / "elsewhere", epochs=3)
+    same(tmp_path / "elsewhere", copied)
+    tried("runs elsewhere")

@@ -114,7 +114,8 @@ class Pool:
 
     def _start(self, core: int | None) -> subprocess.Popen[str]:
         """A worker of its own session: a terminal's interrupt reaches the sweep, which stops its workers."""
-        command = [sys.executable, "-m", "natgrad.sweep.worker", *([] if core is None else [str(core)])]
+        command = [sys.executable, "-m", "natgrad.sweep.worker", str(os.getpid())]
+        command += [] if core is None else [str(core)]
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

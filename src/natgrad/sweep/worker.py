@@ -1,35 +1,21 @@
 """A process that trains one trial after the other, on a core of its own: JSON lines in, JSON lines out.
 
 It is started afresh (never forked, since JAX has threads), stays for many trials, and ends with its
-parent: when the pipe closes, or, in the middle of a trial, when it finds itself orphaned.
+parent: when the pipe closes, or, in the middle of a trial, at once: a training may be killed at any moment,
+and whoever starts the sweep again should not find its runs held.
 """
 
 import json
 import os
 import shutil
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 from typing import Any
 
 from natgrad.records.folder import json_line
-
-
-class Orphan:
-    """A watcher of a training that stops it when the sweep has gone."""
-
-    def __init__(self) -> None:
-        self.parent = os.getppid()
-
-    def advanced(self, steps: int, total: int, loss: float) -> None:
-        """Look after every chunk."""
-        del steps, total, loss
-        if os.getppid() != self.parent:
-            raise SystemExit(1)
-
-    def evaluated(self, row: dict[str, Any]) -> None:
-        """Nothing to do: the row is in the trace."""
 
 
 def train_trial(folder: Path, settings: dict[str, Any], shorter: Path | None = None) -> None:
@@ -40,10 +26,10 @@ def train_trial(folder: Path, settings: dict[str, Any], shorter: Path | None = N
     if not (folder / "config.toml").exists():
         shutil.rmtree(folder, ignore_errors=True)  # killed before its config was written
         if shorter is None:
-            training.run_config(config.validate(settings), out=folder, watch=Orphan())
+            training.run_config(config.validate(settings), out=folder)
             return
         _copied(shorter, folder)
-    training.resume_run(folder, epochs=settings["training"]["epochs"], watch=Orphan())
+    training.resume_run(folder, epochs=settings["training"]["epochs"])
 
 
 def _copied(folder: Path, copy: Path) -> None:
@@ -80,10 +66,18 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
 
-def _serve() -> None:
+def _end_with(parent: int) -> None:
+    """End this process, whatever it is doing, when its parent has gone."""
+    while os.getppid() == parent:
+        time.sleep(0.1)
+    os._exit(1)
+
+
+def _serve(parent: int, core: int | None = None) -> None:
     """Serve until the pipe closes. Whatever a library prints goes to stderr, not among the answers."""
-    if len(sys.argv) > 1 and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {int(sys.argv[1])})  # before JAX counts the cores
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if core is not None:
+        os.sched_setaffinity(0, {core})  # before JAX counts the cores
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -95,4 +89,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(*map(int, sys.argv[1:]))
