@@ -32,7 +32,7 @@ wheel: ## build a wheel, install it into an empty environment, run the README th
 	rm -rf .wheel && $(PYTHON) -m venv .wheel/env
 	.wheel/env/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir .wheel .
 	PIP_CONSTRAINT=constraints.txt .wheel/env/bin/python -m pip install --quiet --disable-pip-version-check \
-	  "$$(echo .wheel/natgrad-*.whl)[tb,flows,sweep]" pytest pytest-timeout
+	  "$$(echo .wheel/natgrad-*.whl)[tb,sweep]" pytest pytest-timeout
 	.wheel/env/bin/python -m pytest --override-ini pythonpath=tests -m '' tests/test_documentation.py -k README
 
 lint: $(STAMP) ## ruff, mypy and the import contract

@@ -1,7 +1,8 @@
 """Tests run in float64, with strict dtypes and warnings as errors.
 
 Models are tiny, so compiling is what takes time. Each program is compiled once for all workers and all
-the commands that tests start: they share a cache on disk, made for this run and removed after it.
+the commands that tests start: they share a cache on disk, made for this run and removed after it, or the one
+that JAX_COMPILATION_CACHE_DIR names, which stays for the next run.
 """
 
 import gc
@@ -18,8 +19,9 @@ import pytest
 
 gc.disable()  # until all tests are collected
 FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # workers inherit the environment of the first process
+KEPT = "JAX_COMPILATION_CACHE_DIR" in os.environ
 QUICK = {
-    "jax_compilation_cache_dir": tempfile.mkdtemp() if FIRST else os.environ["JAX_COMPILATION_CACHE_DIR"],
+    "jax_compilation_cache_dir": os.environ["JAX_COMPILATION_CACHE_DIR"] if KEPT else tempfile.mkdtemp(),
     "jax_persistent_cache_min_compile_time_secs": 0.05,  # smaller ones cost more to write
     "jax_disable_most_optimizations": True,
 }
@@ -57,7 +59,7 @@ def pytest_collection_finish():
 
 
 def pytest_unconfigure():
-    if FIRST:
+    if not KEPT:
         shutil.rmtree(QUICK["jax_compilation_cache_dir"], ignore_errors=True)
 
 
@@ -93,6 +95,6 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(place):
-    """Fifty grey images of 2 x 3 pixels: 40 rows train, so an epoch is five batches of 8."""
+    """Fifty gray images of 2 x 3 pixels: 40 rows train, so an epoch is five batches of 8."""
     np.save(place / "own.npy", np.random.default_rng(0).random((50, 2, 3)))
     return str(place / "own.npy")

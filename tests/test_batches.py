@@ -1,4 +1,4 @@
-"""Batches: full, a permutation per epoch, a pure function of (seed, epoch); grey values resampled."""
+"""Batches: full, a permutation per epoch, a pure function of (seed, epoch); gray values resampled."""
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,7 @@ def test_real_rows_are_drawn_as_they_are(dtype):
 
 @pytest.mark.parametrize("levels", [16, 255])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_resampled_means_are_the_grey_values(levels, dtype):
+def test_resampled_means_are_the_gray_values(levels, dtype):
     values = np.array([[0, 1, levels // 3, levels // 2, levels - 1, levels]], np.uint8)
     rows = batches.on_device(values, levels, True)
     number = 40_000

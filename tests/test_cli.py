@@ -183,7 +183,7 @@ def test_help_of_train_groups_flags_by_kind(call):
     assert code == 0
     assert common < machine < network
     assert common < out.index("--batch-size") < machine < out.index("--samples") < network
-    assert machine < out.index("--coding") < network < out.index("--labelled")
+    assert machine < out.index("--coding") < network < out.index("--labeled")
     assert (out.count("--layers"), out.count("--damping")) == (3, 4)  # the kinds that have them
 
 
@@ -379,8 +379,8 @@ MISTAKES = [
     ("train --metric.average 0.9 --solver cg", "metric.average needs a solver that keeps a matrix"),
     ("train --model mlp --samples 3", "objective.samples is not a setting of the method natural of mlp"),
     (
-        "train --labelled 3",
-        "data.labelled is not a setting of the method nrws of helmholtz, but of models of kind mlp",
+        "train --labeled 3",
+        "data.labeled is not a setting of the method nrws of helmholtz, but of models of kind mlp",
     ),
     ("train --model mlpp --help", "unknown model 'mlpp'; did you mean 'mlp'?"),
     ("train --seed --quiet", "--seed needs a value; write --seed VALUE"),

@@ -185,7 +185,7 @@ def test_the_kind_of_a_file_decides_its_defaults(tmp_path):
     (tmp_path / "c.toml").write_text('model.kind = "autoencoder"\n')
     got = config.resolve({}, tmp_path / "c.toml")
     assert (got.method, got.model.layers, got.model.output) == ("natural", (200, 30), "sigmoid")
-    assert (got.training.epochs, got.data.binarize) == (20, "grey")
+    assert (got.training.epochs, got.data.binarize) == (20, "gray")
 
 
 def test_paths_are_data_names():
@@ -282,15 +282,15 @@ UNREAD = [
         {"optimizer.decay_time": 3.0, "optimizer.schedule": "cosine"},
         "decay_time is for .*, got the schedule cosine",
     ),
-    ({"labelled": 5}, "data.labelled is not .* helmholtz, but of models of kind mlp, convnet, autoencoder$"),
+    ({"labeled": 5}, "data.labeled is not .* helmholtz, but of models of kind mlp, convnet, autoencoder$"),
     (
         {"solver": "minres"},
         "metric.solver: expected auto or direct .* got minres, which is for models of kind mlp",
     ),
     ({"data.binarize": "real"}, "data.binarize: expected round or resample .* got real, which is for models"),
     (
-        {"data.binarize": "grey"},
-        "data.binarize: expected round or resample .* got grey, which is for models of kind",
+        {"data.binarize": "gray"},
+        "data.binarize: expected round or resample .* got gray, which is for models of kind",
     ),
     (
         {"metric.generation": "reference"},
@@ -405,7 +405,7 @@ MISTAKES = [
     ({"coding": "sign"}, r"unknown model.coding 'sign'; did you mean 'signed'\?"),
     ({"data.binarize": "rond"}, r"unknown data.binarize 'rond'; did you mean 'round'\?"),
     ({"device": "cqu"}, r"unknown training.device 'cqu'; did you mean 'cpu'\?"),
-    ({"format": 2}, "unknown format '2'; known are 3"),
+    ({"format": 2}, "unknown format '2'; known are 4"),
     ({"learning_rat": 1}, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
     ({"optimizer.schedul": 1}, "unknown setting 'optimizer.schedul'; did you mean 'optimizer.schedule'"),
     ({"modell.layers": 1}, "unknown setting 'modell.layers'; did you mean 'model.layers'"),

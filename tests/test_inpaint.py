@@ -255,7 +255,7 @@ def test_the_command_completes_and_reconstructs(run, capsys, tmp_path):
 
 def write_files(place):
     np.save(place / "wide.npy", np.zeros((3, 5)))
-    np.save(place / "grey.npy", np.full((3, 4), 0.4))
+    np.save(place / "gray.npy", np.full((3, 4), 0.4))
     np.save(place / "large.npy", np.full((3, 4), 2.0))
     Image.fromarray(np.zeros((4, 3), np.uint8)).save(place / "tall.png")
     (place / "text.png").write_text("no picture")
@@ -277,7 +277,7 @@ def write_files(place):
         ("--given wide.npy", "expected 12 values, or an image of 3 x 4 in wide.npy, got the shape (3, 5)"),
         ("--given large.npy", "expected values in [0, 1] or bytes in large.npy, got others; rescale them"),
         ("--given test:0 --mask lift", "unknown mask 'lift'; did you mean 'left'?"),
-        ("--given test:0 --mask grey.npy", "--mask: expected one mask of 0 and 1 in grey.npy"),
+        ("--given test:0 --mask gray.npy", "--mask: expected one mask of 0 and 1 in gray.npy"),
         ("--given test:0 --mask left --number 0", "number: expected at least 1, got 0"),
         ("--given test:0 --mask left --steps 0", "steps: expected at least 1, got 0"),
         ("--given test:0 --mask left --out none/c.png", "cannot write the picture none/c.png"),

@@ -146,7 +146,7 @@ def test_large_arrays_are_read(tmp_path, reading, dtype, order, action):
     path = sparse(tmp_path / "a.npy", header(dtype, (20_000, width), order), 20_000 * width * size)
     with path.open("r+b") as stream:
         stream.seek(-1, os.SEEK_END)
-        stream.write({"f": b"\x38", "u": b"\x07", "i": b"\x01"}[dtype[1]])  # a mean, a grey value, a bit
+        stream.write({"f": b"\x38", "u": b"\x07", "i": b"\x01"}[dtype[1]])  # a mean, a gray value, a bit
     assert reading(action, path) == "read"
 
 

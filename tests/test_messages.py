@@ -37,7 +37,10 @@ from natgrad.reproduce.files import read_reproduction
 from natgrad.reproduce.limits import Budget
 from natgrad.reproduce.plans import plan_for, with_data
 from natgrad.sweep import sweep
+from natgrad.sweep.plan import read_plan
 from natgrad.sweep.search import SettingSearch
+from natgrad.sweep.store import open_study
+from natgrad.sweep.tickets import TicketStore
 from natgrad.training import estimating, session
 from natgrad.training import resume as start
 from natgrad.training.chunk import Course
@@ -135,7 +138,7 @@ def scene(tmp_path, trained, data, monkeypatch, caplog):
 def config_of_format(number):
     def load(scene):
         path = scene.run / "config.toml"
-        path.write_text(path.read_text().replace("format = 3", f"format = {number}"))
+        path.write_text(path.read_text().replace("format = 4", f"format = {number}"))
         return said(lambda: natgrad.load(path.parent))
 
     return load
@@ -284,6 +287,25 @@ def no_optuna(scene):
     return said(lambda: SettingSearch({"a": [1]}, 0, scene.here / "search.jsonl"))
 
 
+def no_optuna_to_join(scene):
+    scene.patch.setitem(sys.modules, "optuna", None)
+    return said(lambda: open_study("s.journal", "s"))
+
+
+def no_driver(scene):
+    scene.patch.setattr("natgrad.sweep.store.importlib.util.find_spec", lambda name: None)
+    return said(lambda: open_study("mysql://me@localhost/sweeps", "s"))
+
+
+def another_sweep_of_this_name(scene):
+    def join(rates):
+        plan = read_plan(scene.file("s.toml", f'data.name = "{scene.data}"\n{RATE}{rates}'), {})
+        return TicketStore(str(scene.here / "s.journal"), "s", plan)
+
+    join("[0.1, 0.2]")
+    return said(lambda: join("[0.1, 0.3]"))
+
+
 def missing_data(scene):
     for name in ("NATGRAD_DATA", "NATGRAD_CACHE"):
         scene.patch.setenv(name, str(scene.here))
@@ -388,6 +410,12 @@ TRIGGERS = {
         lambda scene: scene.plan("", record=scene.file("file") / "r.jsonl"),
         two_sweeps,
         two_sweeps_with_a_record,
+        lambda scene: said(lambda: open_study("sqlite:///sweeps", "s")),
+        no_driver,
+        no_optuna_to_join,
+        lambda scene: said(lambda: open_study(str(scene.here / "none" / "s.journal"), "s")),
+        lambda scene: said(lambda: open_study(str(scene.file("own.txt", "mine")), "s")),
+        another_sweep_of_this_name,
         lambda scene: said(lambda: sweep(scene.file("s.toml"), workers=0)),
     ],
     "reproduce.md": [

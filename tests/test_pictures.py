@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from natgrad.core import Sheet
 from natgrad.errors import InputError
@@ -29,21 +30,25 @@ def test_any_number_and_shape_is_saved(tmp_path, number, shape):
     assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
 
 
-def test_sheets_stand_side_by_side_under_their_captions(tmp_path, monkeypatch):
-    from matplotlib.figure import Figure
-
-    seen = []
-    monkeypatch.setattr("natgrad.evaluate.pictures.save_figure", lambda path, figure: seen.append(figure))
+def test_sheets_stand_side_by_side_under_their_captions(tmp_path):
+    """Each in a square of its own, as large as fits: 2 x 3 images of 2 x 2 pixels are 7 x 10 with gaps."""
     pixels = np.arange(24.0).reshape(6, 4) / 24
-    sheets = {"first": Sheet(pixels, (2, 2), 3), "second": Sheet(pixels), "third": Sheet(pixels[:4], (2, 2))}
-    save_sheets(tmp_path / "a.png", sheets)
-    (figure,) = seen
-    assert isinstance(figure, Figure)
-    assert [axes.get_title() for axes in figure.axes] == ["first", "second", "third"]
-    drawn = [axes.images[0].get_array().shape for axes in figure.axes]
-    assert drawn == [(2 * 3 + 1, 3 * 3 + 1), (6 * 2 + 1, 5 + 1), (2 * 3 + 1, 2 * 3 + 1)]
-    left, middle, right = (axes.get_position().x0 for axes in figure.axes)
-    assert left < middle < right
+    save_sheets(tmp_path / "a.png", {"first": Sheet(pixels, (2, 2), 3), "second": Sheet(pixels[:4], (2, 2))})
+    drawn = np.asarray(Image.open(tmp_path / "a.png"))
+    assert drawn.shape == (648, 1200)
+    for panel, (height, width) in zip((drawn[:, :600], drawn[:, 600:]), ((7, 10), (7, 7)), strict=True):
+        rows, columns = (np.flatnonzero((panel[48:] < 255).any(axis=axis)) for axis in (1, 0))
+        seen = np.ptp(rows[-round(588 * height / width) :]) + 1, np.ptp(columns) + 1
+        np.testing.assert_allclose(seen, (588 * height / width, 588), atol=1)
+    written = (drawn[:40, 600:] < 128).any(axis=0)
+    assert written[270:330].any()
+    assert not written[:200].any()
+    assert not written[400:].any()
+
+
+def test_other_formats_are_written_as_their_names_say(tmp_path):
+    save_sheets(tmp_path / "a.svg", {"first": Sheet(np.eye(4), (2, 2))})
+    assert "<svg" in (tmp_path / "a.svg").read_text()
 
 
 def test_no_sheets_are_no_picture(tmp_path):

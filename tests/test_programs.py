@@ -77,6 +77,31 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, 
     assert shared[1].trace[-1]["train_loss"] != shared[0].trace[-1]["train_loss"]
 
 
+DAMPED = {
+    "helmholtz": {"method": "nrws", "layers": (4,), "batch_size": 8},
+    "adaptive": {"method": "nrws", "layers": (4,), "batch_size": 8, "metric.adaptive": True}
+    | {"generation.damping": 0.3},
+    "mlp": {"model": "mlp", "method": "natural", "layers": (3,), "data": "digits", "batch_size": 200},
+    "rbm": {"model": "rbm", "method": "natural", "hidden": 3, "batch_size": 8},
+    "vae": {"model": "vae", "method": "two-step", "layers": (4,), "latent": 2, "batch_size": 8},
+}
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("settings", DAMPED.values(), ids=DAMPED)
+def test_trainings_that_differ_in_their_damping_share_a_program(tmp_path, place, data, traces, settings):
+    del place
+    given = {"data": data, "epochs": 1} | settings
+    for number, damping in enumerate((0.1, 0.7)):
+        natgrad.train(out=tmp_path / f"shared{number}", damping=damping, **given)
+    assert len(traces) == 1
+    compiling._programs.clear()
+    natgrad.train(out=tmp_path / "alone", damping=0.7, **given)
+    same(tmp_path / "alone", tmp_path / "shared1")
+    losses = [natgrad.load(tmp_path / name).trace[-1]["train_loss"] for name in ("shared0", "shared1")]
+    assert losses[0] != losses[1]
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -99,8 +99,9 @@ def test_reprs_are_short_and_notebooks_get_pictures(run):
     assert "valid LL" in repr(run)
     page = run._repr_html_()
     assert page.count("data:image/png;base64,") == 2
-    assert repr(run.model).startswith("Trained of 3")
+    assert repr(run.model).startswith("Trained with 3")
     assert len(repr(run.model)) < 200
+    assert run.model._repr_html_().count("data:image/png;base64,") == 1
     assert [line.get_label() for line in run.plot().axes[0].lines][:2] == ["train loss", "valid loss"]
     assert run.plot("test_ll").axes[0].get_ylabel() == "test_ll"
     assert run.report().read_text("utf-8").startswith("<!doctype html>")
@@ -164,8 +165,22 @@ def test_trackers_log_every_row(name, package, monkeypatch):
     watch.evaluated({"epoch": 0, "step": 0, "train_loss": None, "part.0.residual": 0.5})
     watch.evaluated({"epoch": 1, "step": 9, "valid_loss": 2.0})
     watch.close()
+    watch.close()
     first, second = {"epoch": 0.0, "step": 0.0, "part/0/residual": 0.5}, {"epoch": 1.0, "step": 9.0}
     assert tracker.told == [{"tags": ["a"]}, (first, 0), (second | {"valid_loss": 2.0}, 9), "finished"]
+
+
+def test_a_tracker_is_closed_when_its_training_is_over(place):
+    """Also when the training fails; a watcher that cannot be closed need not be."""
+    closed = []
+    watch = SimpleNamespace(advanced=print, evaluated=lambda row: None, close=lambda: closed.append("now"))
+    natgrad.train(data=ROWS, out=place / "closed", watch=watch, **SETTINGS | {"epochs": 0})
+    assert closed == ["now"]
+    with pytest.raises(InputError, match="is not empty"):
+        natgrad.train(data=ROWS, out=place / "closed", watch=watch, **SETTINGS | {"epochs": 0})
+    del watch.close
+    natgrad.resume(place / "closed", watch=watch)
+    assert closed == ["now", "now"]
 
 
 def test_masks_may_have_the_shape_of_an_image():

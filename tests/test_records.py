@@ -139,10 +139,10 @@ def test_a_state_of_a_newer_format_is_said_and_kept(tmp_path):
 def test_a_config_of_an_older_format_is_said(tmp_path):
     folder.create(tmp_path / "run", config.resolve({}))
     path = tmp_path / "run" / "config.toml"
-    path.write_text(path.read_text().replace("format = 3", "format = 1"))
+    path.write_text(path.read_text().replace("format = 4", "format = 1"))
     with pytest.raises(
         InputError,
-        match=r"config.toml was written by an older natgrad \(its format is 1, this one knows 3\), whose "
+        match=r"config.toml was written by an older natgrad \(its format is 1, this one knows 4\), whose "
         "settings had other names; rename them",
     ):
         folder.open_run(tmp_path / "run")
@@ -155,20 +155,31 @@ def test_a_config_of_format_2_is_read_without_what_had_no_effect(tmp_path):
     whole = path.read_text()
     assert "final_fraction" not in whole
     for schedule, found in (("constant", None), ("inverse-time", None), ("cosine", 0.5)):
-        given = whole.replace("format = 3", "format = 2").replace(
+        given = whole.replace("format = 4", "format = 2").replace(
             'schedule = "constant"', f'schedule = "{schedule}"\nfinal_fraction = 0.5'
         )
         path.write_text(given)
         _, settings = folder.open_run(tmp_path / "run")
-        assert (settings.optimizer.final_fraction, settings.format) == (found, 3)
+        assert (settings.optimizer.final_fraction, settings.format) == (found, 4)
+
+
+def test_a_config_of_format_3_is_read_with_its_british_spelling(tmp_path):
+    chosen = config.resolve({"model": "mlp", "data": "mnist", "labeled": 7, "data.binarize": "gray"})
+    folder.create(tmp_path / "run", chosen)
+    path = tmp_path / "run" / "config.toml"
+    former = path.read_text().replace("format = 4", "format = 3").replace("labeled", "labelled")
+    path.write_text(former.replace('"gray"', '"grey"'))
+    assert "labelled = 7" in path.read_text()
+    assert 'binarize = "grey"' in path.read_text()
+    assert folder.open_run(tmp_path / "run")[1] == chosen
 
 
 def test_a_config_of_a_newer_format_is_said(tmp_path):
     folder.create(tmp_path / "run", config.resolve({}))
     text = (tmp_path / "run" / "config.toml").read_text()
-    (tmp_path / "run" / "config.toml").write_text(text.replace("format = 3", 'format = 4\nfuture = "x"'))
+    (tmp_path / "run" / "config.toml").write_text(text.replace("format = 4", 'format = 5\nfuture = "x"'))
     with pytest.raises(
-        Newer, match=r"config.toml was written by a newer natgrad \(its format is 4, this one"
+        Newer, match=r"config.toml was written by a newer natgrad \(its format is 5, this one"
     ):
         folder.open_run(tmp_path / "run")
     folder.append(tmp_path / "run", {"epoch": 0})

@@ -53,7 +53,7 @@ def test_the_inverse_is_generation_from_the_lowest_layer(fitted):
 
 
 def test_scores_are_log_likelihoods(fitted):
-    """With many samples they are those of enumeration; grey values count as rounded."""
+    """With many samples they are those of enumeration; gray values count as rounded."""
     exact = fitted.model_.exact_log_likelihood(X)
     fitted.set_params(posterior_samples=2000)
     try:

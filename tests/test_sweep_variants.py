@@ -235,10 +235,11 @@ def test_of_an_error_less_is_better(file):
         for rate, error in ((0.1, 0.25), (0.2, 0.125)):
             settings = {"model": "mlp", "data": "digits", "learning_rate": rate}
             row = {"epoch": 1, "seconds": 2.0, "valid_ll": -error, "valid_error": error, "test_error": 0.5}
-            stream.write(json.dumps({"variant": "", "settings": settings, "seed": 0, "rows": [row]}) + "\n")
+            rows = [row, row | {"epoch": 2, "valid_error": 1 - error}]  # the best row counts, not the last
+            stream.write(json.dumps({"variant": "", "settings": settings, "seed": 0, "rows": rows}) + "\n")
     found = sweep(path, out="out", record="r.jsonl", compare_only=True)
     assert rates(found) == {"": 0.2}
-    assert found["objective"] == "last valid_error"
+    assert found["objective"] == "best valid_error"
     table = Path("out/table.md").read_text().splitlines()
     assert table[0] == "| optimizer.learning_rate | seeds | valid error | test error | epoch | seconds |"
     assert table[2] == "| 0.2 | 1 | 12.50 % | 50.00 % | 1 | 2.0 |"

@@ -202,7 +202,7 @@ def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, 
         assert (result["pareto_k"] > 0.7) == heavy == (result["heavy_tailed_rows"] > 0.5)
     assert ("warning" in result) == heavy
     if heavy:
-        wanted = r"mc_se is not to be trusted and test_ll is likely to be too low: for (\d+)% of the rows "
+        wanted = r"mc_se is not reliable, and test_ll is likely to be too low: for (\d+)% of the rows "
         share = re.fullmatch(wanted + ".*; give more --samples", result["warning"])[1]
         assert int(share) / 100 >= max(0.5, result["heavy_tailed_rows"] or 0)
 
@@ -231,8 +231,8 @@ def test_evaluating_says_when_a_normalizer_is_not_to_be_trusted(place, data, mon
     model = Trained(cases.apart(2.0, visible=6))
     monkeypatch.setattr(measure, "load", lambda folder: dataclasses.replace(run, model=model))
     warning = evaluate_run(run.folder, samples=150)["warning"]
-    assert "test_ll_star_mc_se is not to be trusted and test_ll_star is likely to be too low: for" in warning
-    assert "log_z2_se is not to be trusted: the terms of the normalizer have a heavy tail" in warning
+    assert "test_ll_star_mc_se is not reliable, and test_ll_star is likely to be too low: for" in warning
+    assert "log_z2_se is not reliable: the terms of the normalizer have a heavy tail" in warning
     assert warning.endswith("> 0.7); compare by test_ll")
 
 

@@ -50,7 +50,7 @@ def machine_of(config, trials: Path):
     return training.load(folder)
 
 
-def labelled(config):
+def labeled(config):
     """The data of a config; where they have no labels, the gray ones of the same name, which have."""
     from natgrad.data import load_settings
 
@@ -107,7 +107,7 @@ def collect(file: Path, trials: Path) -> None:
                 continue
             config = plans.resolved(candidate.setting, seed)
             run = machine_of(config, trials)
-            data = labelled(config) if data is None else data
+            data = labeled(config) if data is None else data
             weight = np.asarray(run.model.parameters.weight)
             if (same := weight.tobytes()) not in done:  # settings that make no difference
                 features = {name: run.model.transform(rows) for name, rows in rows_of(data).items()}
@@ -117,7 +117,7 @@ def collect(file: Path, trials: Path) -> None:
             stream.write(json.dumps(line) + "\n")
             stream.flush()
         if not any(line["variant"] == "pixels" for line in read(place)):
-            data = labelled(plans.resolved(found.candidates[0].setting, 0)) if data is None else data
+            data = labeled(plans.resolved(found.candidates[0].setting, 0)) if data is None else data
             line = {"variant": "pixels", "settings": {}, "seed": 0}
             stream.write(json.dumps(line | errors(rows_of(data), data.labels)) + "\n")
 

@@ -17,7 +17,7 @@ import optax
 from natgrad.layers.outputs import Output, per_row
 from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.metrics.curvature import fisher, hessian
-from natgrad.metrics.empirical import centred_covariance
+from natgrad.metrics.empirical import centered_covariance
 from natgrad.models.network import presets
 from natgrad.solvers.whole import dense_solve
 from natgrad.updates.damping import constant
@@ -26,7 +26,7 @@ from natgrad.updates.natural import Options
 
 HERE = Path(__file__).parent
 POINTS = [(0, 0), (0, 1), (1, 0), (1, 1)]  # start and step of the natural path at which divergences are drawn
-METRICS = {"hessian": hessian(), "fisher": fisher(), "covariance": centred_covariance()}
+METRICS = {"hessian": hessian(), "fisher": fisher(), "covariance": centered_covariance()}
 
 # The paper minimizes the squared error, without the half of -log p, and measures by E[J^T J], beta = 1.
 SQUARED_ERROR = Output(lambda r, t: -per_row((t - r) ** 2), lambda r, v: v)

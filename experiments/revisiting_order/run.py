@@ -41,7 +41,7 @@ class Images(NamedTuple):
 
 def read(chosen: dict) -> Images:
     """The images of a config; `others` has a set for each repeat, none of them in the sequence."""
-    found = load(chosen["data"], binarize="grey")
+    found = load(chosen["data"], binarize="gray")
     assert found.labels is not None
     order = np.random.default_rng(chosen["seed"]).permutation(len(found.train))
     length = chosen["rows"] // 2 // chosen["segments"]

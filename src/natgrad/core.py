@@ -199,11 +199,11 @@ class Algorithm(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Steps of schedules, what rates are multiplied by, and what gives a rate in place of the config's."""
+    """Steps of schedules, what rates are multiplied by, what gives (rate, damping) in place of the config."""
 
     steps: int
     cut: float = 1.0
-    rate: Callable[[], Any] | None = None
+    numbers: Callable[[], tuple[Any, Any]] | None = None
 
 
 class Sheet(NamedTuple):
@@ -238,7 +238,7 @@ class Problem(NamedTuple):
             a stage is whatever `algorithm` understands. Losses of two stages are not compared.
         algorithm: the method of a stage at a pace. It depends on config, stage, pace and shapes only:
             programs are shared between trainings that have these, and `replaceable`, in common.
-        rate: the rate of a pace by the step, for the reader; paced: whether `algorithm` takes the pace's.
+        rate: the rate of a pace by the step, for the reader; paced: whether `algorithm` takes its numbers.
         measure: what a row of the trace says of a state; always `valid_loss`.
         operations: about how many a step takes in a stage; 0 where they are too few to matter.
         ignorance: the loss of a model that knows nothing, in the unit of `Estimate.value`, as far as losses

@@ -39,15 +39,17 @@ from natgrad.layers.task import (
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
-    centred_covariance,
+    centered_covariance,
     squared_gradients,
     squared_sums,
-    uncentred_covariance,
+    uncentered_covariance,
     with_diagonal,
 )
+from natgrad.metrics.layer_blocks import exact_blocks, kronecker_blocks, layer_report
 from natgrad.metrics.residuals import Residuals, half_square, residual_metric, squares
 from natgrad.solvers.correction import accelerated, anchored
 from natgrad.solvers.cost import automatic
+from natgrad.solvers.layer_blocks import block_solve, factored_solve
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.nystrom import nystrom_gradient
 from natgrad.solvers.rows import cholesky_solve, qr_solve
@@ -66,7 +68,8 @@ __all__ = [
     "accelerated",
     "anchored",
     "automatic",
-    "centred_covariance",
+    "block_solve",
+    "centered_covariance",
     "cholesky_solve",
     "conjugate_gradient",
     "constant",
@@ -75,11 +78,16 @@ __all__ = [
     "divergence_ball",
     "dual_solve",
     "enumerated",
+    "exact_blocks",
     "exponential_family",
+    "factored_solve",
     "fisher",
     "gauss_newton",
     "hessian",
     "inverse_time",
+    "kronecker_blocks",
+    "layer_report",
+    "layerwise_gradient",
     "learning_rate",
     "levenberg_marquardt",
     "line_search",
@@ -98,7 +106,7 @@ __all__ = [
     "softmax",
     "squared_gradients",
     "squared_sums",
-    "uncentred_covariance",
+    "uncentered_covariance",
     "with_diagonal",
 ]
 
@@ -118,6 +126,7 @@ def natural_gradient(
     metric: TaskMetric | None = None,
     solver: Solver | None = None,
     options: Options | None = None,
+    example: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Measure gradients by a metric of the network's outputs.
@@ -137,12 +146,52 @@ def natural_gradient(
         solver: by default exact where that is small, otherwise 20 conjugate gradients.
         options: damping together with lengths, warm start and so on; a length is multiplied in (1 by
             default), and `optax.scale(-1.0)` then completes the chain.
+        example: inputs of which only the shapes count; needed where blocks of layers are kept for several
+            steps (`Options(refresh=20)`) or averaged.
         seed: of the random numbers that some metrics draw.
     """
-    task, chosen = Task(network, output), _options(damping, options)
+    task, chosen = Task(network, output), _options(damping, options, kept=example is not None)
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
-    return _measured(task_metric, solved, chosen, partial(_arguments, task), seed)
+    like = None if example is None else TaskBatch(Examples(example))
+    return _measured(task_metric, solved, chosen, partial(_arguments, task), seed, like)
+
+
+def layerwise_gradient(
+    network: Network,
+    output: Output,
+    example: Any,
+    *,
+    damping: Damping | float | None = None,
+    refresh: int = 20,
+    decay: float = 0.8,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Measure gradients by the blocks of a network's layers (K-FAC), renewed every `refresh` steps.
+
+    Dense and convolutional layers are found in the network itself; parameters that belong to none have the
+    diagonal, and a warning says which. It is `natural_gradient` of `kronecker_blocks` and `factored_solve`.
+
+    Args:
+        network: from (parameters, inputs) to outputs; rows must not influence each other.
+        output: what the outputs say about targets.
+        example: inputs of which only the shapes count.
+        damping: 0.001 by default, otherwise as for `natural_gradient`.
+        refresh: how many steps the inverses serve.
+        decay: of the averages, from one renewal to the next.
+        seed: of the targets that are drawn.
+    """
+    given = 1e-3 if damping is None else damping
+    strength = given if isinstance(given, Damping) else constant(given)
+    return natural_gradient(
+        network,
+        output,
+        metric=kronecker_blocks(decay=decay),
+        solver=factored_solve(),
+        options=Options(damping=strength, refresh=refresh),
+        example=example,
+        seed=seed,
+    )
 
 
 def scale_by_gauss_newton(
@@ -195,14 +244,17 @@ _Read = Callable[[Model, Model | None, dict[str, Any]], tuple[Any, Callable[[Mod
 
 
 def _measured(
-    metric: Metric, solver: Solver, chosen: Options, read: _Read, seed: int
+    metric: Metric, solver: Solver, chosen: Options, read: _Read, seed: int, like: Any = None
 ) -> optax.GradientTransformationExtraArgs:
-    """The transformation of a metric; `read` makes a batch and the loss of what `update` was given."""
+    """The transformation of a metric; `read` makes a batch and the loss of what `update` was given.
+
+    `like` has the shapes of a batch.
+    """
 
     def init(params: Model) -> NaturalState:
         check_parameters(params)
         direction = directions.natural(metric, solver, chosen)
-        kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, None, {}))
+        kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, like, {}))
         return NaturalState(kept, no_evidence(kept.level))
 
     def update(
@@ -231,7 +283,7 @@ def _alike(updates: Model, params: Model, name: str) -> None:
     check_parameters(params)
 
 
-def _options(damping: Damping | float | None, options: Options | None) -> Options:
+def _options(damping: Damping | float | None, options: Options | None, *, kept: bool = False) -> Options:
     if options is None:
         given = 1e-2 if damping is None else damping
         chosen = given if isinstance(given, Damping) else constant(given)
@@ -240,9 +292,10 @@ def _options(damping: Damping | float | None, options: Options | None) -> Option
         raise InputError(
             "natural_gradient takes damping as part of `options` or by itself, got both; give one"
         )
-    if options.refresh > 1:
+    if options.refresh > 1 and not kept:
         raise InputError(
-            f"natural_gradient measures its metric at every update, got refresh {options.refresh}; use 1"
+            f"a metric that serves several updates needs the shapes of inputs, got refresh {options.refresh} "
+            "and no example; give natural_gradient example=..., or use 1"
         )
     return options if options.length is not None else options._replace(length=learning_rate(1.0))
 

@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from natgrad.data import Dataset, load, names
 from natgrad.data.catalogue import CATALOGUE
-from natgrad.data.mini import shrink, shrink_grey, shrinking
+from natgrad.data.mini import shrink, shrink_gray, shrinking
 from natgrad.data.patterns import PatternDistribution
 from natgrad.errors import InputError
 
@@ -43,10 +43,10 @@ def test_shrinking_agrees_with_scipy(side):
     assert clear.mean() > 0.9
 
 
-def test_grey_shrinking_agrees_with_scipy():
+def test_gray_shrinking_agrees_with_scipy():
     rows = np.random.default_rng(0).integers(0, 256, (200, 36), dtype=np.uint8)
     rows[0], rows[1] = 0, 255
-    small, means = shrink_grey(rows, 6), shrink_by_scipy(rows, 6)
+    small, means = shrink_gray(rows, 6), shrink_by_scipy(rows, 6)
     assert small.dtype == np.uint8
     assert np.abs(small - means).max() <= 0.5 + 1e-9
     assert (small[0] == 0).all()
@@ -84,25 +84,25 @@ def test_three_by_three_columns_are_twice_as_probable():
     np.testing.assert_allclose(distribution.probabilities, np.where(columns, 2 / 18, 1 / 18))
 
 
-def test_digits_come_rounded_or_grey():
+def test_digits_come_rounded_or_gray():
     from sklearn.datasets import load_digits
 
     source = load_digits()
-    rounded, grey = load("digits"), load("digits", binarize="resample")
+    rounded, gray = load("digits"), load("digits", binarize="resample")
     assert (rounded.levels, rounded.resample) == (1, False)
-    assert (grey.levels, grey.resample, grey.train.max()) == (16, True, 16)
-    np.testing.assert_array_equal(rounded.valid, grey.valid > 8)
-    seen = np.concatenate([grey.train, grey.valid, grey.test])
-    labels = np.concatenate([grey.labels[name] for name in ("train", "valid", "test")])
+    assert (gray.levels, gray.resample, gray.train.max()) == (16, True, 16)
+    np.testing.assert_array_equal(rounded.valid, gray.valid > 8)
+    seen = np.concatenate([gray.train, gray.valid, gray.test])
+    labels = np.concatenate([gray.labels[name] for name in ("train", "valid", "test")])
     known = {tuple(row): label for row, label in zip(source.data, source.target, strict=True)}
     assert all(known[tuple(row)] == label for row, label in zip(seen, labels, strict=True))
     assert sorted(map(tuple, seen)) == sorted(map(tuple, source.data))
 
 
-def test_grey_and_binary_sets_may_be_real():
-    grey, real = load("digits", binarize="grey"), load("digits", binarize="real")
+def test_gray_and_binary_sets_may_be_real():
+    gray, real = load("digits", binarize="gray"), load("digits", binarize="real")
     assert (real.levels, real.resample, real.valid.dtype) == (1, False, np.float32)
-    np.testing.assert_array_equal(real.valid, grey.valid / np.float32(16))
+    np.testing.assert_array_equal(real.valid, gray.valid / np.float32(16))
     np.testing.assert_array_equal(load("3by3", binarize="real").test, load("3by3").test)
 
 
@@ -146,16 +146,16 @@ def test_mini_mnist_agrees_with_scipy(real_data):
 
 
 @pytest.mark.slow
-def test_mini_mnist_in_grey_is_resampled_grey_mnist(real_data):
+def test_mini_mnist_in_gray_is_resampled_gray_mnist(real_data):
     large, small = load("mnist", split_seed=3), load("mini-mnist", binarize="resample", split_seed=3)
     means = shrink_by_scipy(large.valid, 28)
     assert (small.levels, small.resample, small.visible, small.image_shape) == (255, True, 196, (14, 14))
     assert np.abs(small.valid - means).max() <= 0.5 + 1e-9
     assert ((small.valid > 0) & (small.valid < 255)).mean() > 0.1
     np.testing.assert_array_equal(small.labels["valid"], large.labels["valid"])
-    grey = load("mini-mnist", binarize="grey", split_seed=3)
-    assert (grey.levels, grey.resample) == (255, False)
-    np.testing.assert_array_equal(grey.test, small.test)
+    gray = load("mini-mnist", binarize="gray", split_seed=3)
+    assert (gray.levels, gray.resample) == (255, False)
+    np.testing.assert_array_equal(gray.test, small.test)
 
 
 def test_mini_mnist_is_rounded_by_default(real_data):
@@ -168,9 +168,9 @@ def test_mini_mnist_is_rounded_by_default(real_data):
 
 
 def test_binary_sets_cannot_be_resampled():
-    with pytest.raises(InputError, match="expected grey values in 3by3 to resample, its values are binary"):
+    with pytest.raises(InputError, match="expected gray values in 3by3 to resample, its values are binary"):
         load("3by3", binarize="resample")
-    assert load("3by3", binarize="grey").split == load("3by3", binarize="round").split == load("3by3").split
+    assert load("3by3", binarize="gray").split == load("3by3", binarize="round").split == load("3by3").split
 
 
 def test_mnist_valid_is_drawn_from_train(real_data):

@@ -8,7 +8,7 @@ from natgrad.errors import InputError
 
 RANDOM = np.random.default_rng(0)
 BITS = RANDOM.integers(0, 2, (40, 12))
-GREY = RANDOM.integers(0, 256, (40, 12), dtype=np.uint8)
+GRAY = RANDOM.integers(0, 256, (40, 12), dtype=np.uint8)
 
 
 def npy(folder, array):
@@ -45,13 +45,13 @@ def test_plus_and_minus_one(tmp_path):
         assert together(load(npy(tmp_path, (2 * BITS - 1).astype(dtype)))) == sorted(BITS.tolist())
 
 
-def test_bytes_are_grey_and_may_be_rounded(tmp_path):
-    data = load(npy(tmp_path, GREY))
+def test_bytes_are_gray_and_may_be_rounded(tmp_path):
+    data = load(npy(tmp_path, GRAY))
     assert (data.levels, data.resample) == (255, True)
-    assert together(data) == sorted(GREY.tolist())
-    rounded = load(npy(tmp_path, GREY), binarize="round")
+    assert together(data) == sorted(GRAY.tolist())
+    rounded = load(npy(tmp_path, GRAY), binarize="round")
     assert (rounded.levels, rounded.resample) == (1, False)
-    assert together(rounded) == sorted((GREY > 127.5).astype(int).tolist())
+    assert together(rounded) == sorted((GRAY > 127.5).astype(int).tolist())
 
 
 def test_means_are_stored_to_within_half_a_level(tmp_path):
@@ -67,9 +67,9 @@ def test_rounding_asks_for_more_than_one_half(tmp_path):
 
 def test_binary_values_cannot_be_resampled(tmp_path):
     path = npy(tmp_path, BITS)
-    with pytest.raises(InputError, match=r"expected grey values in .*\.npy to resample, its values are"):
+    with pytest.raises(InputError, match=r"expected gray values in .*\.npy to resample, its values are"):
         load(path, binarize="resample")
-    for harmless in (None, "round", "grey"):
+    for harmless in (None, "round", "gray"):
         data = load(path, binarize=harmless)
         assert (data.levels, data.resample) == (1, False)
 
@@ -86,10 +86,10 @@ def test_real_values_are_kept_as_they_are(tmp_path):
     assert data.split == load(npy(tmp_path, numbers), binarize="real").split
 
 
-def test_real_values_of_grey_bytes_are_means(tmp_path):
-    data = load(npz(tmp_path, train=GREY, valid=GREY, test=GREY), binarize="real")
+def test_real_values_of_gray_bytes_are_means(tmp_path):
+    data = load(npz(tmp_path, train=GRAY, valid=GRAY, test=GRAY), binarize="real")
     assert data.train.dtype == np.float32
-    np.testing.assert_allclose(data.train, GREY / 255, rtol=1e-7)
+    np.testing.assert_allclose(data.train, GRAY / 255, rtol=1e-7)
 
 
 def test_real_values_must_be_finite_and_fit(tmp_path):
@@ -109,7 +109,7 @@ def test_real_values_of_a_large_compressed_file_are_refused(tmp_path):
 
 def test_the_code_is_one_for_all_splits(tmp_path):
     dark = np.ones((5, 12), np.uint8)
-    data = load(npz(tmp_path, train=GREY, valid=dark, test=dark))
+    data = load(npz(tmp_path, train=GRAY, valid=dark, test=dark))
     assert (data.levels, data.test.max()) == (255, 1)
 
 
@@ -153,7 +153,7 @@ def test_missing_splits_are_drawn_with_their_labels(tmp_path, given, sizes):
 
 
 def test_split_depends_on_its_seed_alone(tmp_path):
-    path = npy(tmp_path, GREY)
+    path = npy(tmp_path, GRAY)
     one, same, other = load(path), load(path, split_seed=0), load(path, split_seed=1)
     assert one.split == same.split
     assert one.split["checksums"]["train"] != other.split["checksums"]["train"]

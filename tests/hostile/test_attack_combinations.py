@@ -32,8 +32,8 @@ SIZES = {
 }
 FITTING = {  # what a value asks of the data
     ("model.visible", "gaussian"): {"data.binarize": "real"},
-    ("metric.data", "unlabeled"): {"labelled": 24},
-    ("metric.data", "both"): {"labelled": 24},
+    ("metric.data", "unlabeled"): {"labeled": 24},
+    ("metric.data", "both"): {"labeled": 24},
 }
 TARGETS = {
     "sigmoid": "shares",

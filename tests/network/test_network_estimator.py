@@ -31,7 +31,7 @@ def test_a_classifier_learns_words_from_sparse_rows():
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
     again = pickle.loads(pickle.dumps(machine))
     np.testing.assert_array_equal(again.predict_proba(scipy.sparse.csc_array(X)), chances)
-    assert repr(machine.model_).startswith("TrainedNetwork of")
+    assert repr(machine.model_).startswith("TrainedNetwork with")
 
 
 @pytest.mark.slow

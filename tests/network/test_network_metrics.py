@@ -30,8 +30,8 @@ METRICS = {
     "fisher": curvature.fisher,
     "gauss_newton": curvature.gauss_newton,
     "hessian": curvature.hessian,
-    "uncentered": empirical.uncentred_covariance,
-    "centered": empirical.centred_covariance,
+    "uncentered": empirical.uncentered_covariance,
+    "centered": empirical.centered_covariance,
     "sampled": functools.partial(curvature.monte_carlo_fisher, 3),
 }
 AT_ONCE = {"whole": None, "pieces": 2}  # two does not divide the five rows
@@ -243,7 +243,7 @@ def test_unlabeled_rows_serve_the_metrics_that_draw_targets_themselves():
     assert_close(matrix(curvature.fisher(), task, parameters, unlabeled), expected("softmax")["fisher"])
     sampled = lambda p: measured_on(curvature.monte_carlo_fisher(), task, p, unlabeled).bind().mv(p)  # noqa: E731
     jax.eval_shape(sampled, parameters)
-    for metric in (curvature.gauss_newton(), curvature.hessian(), empirical.centred_covariance()):
+    for metric in (curvature.gauss_newton(), curvature.hessian(), empirical.centered_covariance()):
         with pytest.raises(InputError, match="needs targets, but its rows are unlabeled; use fisher"):
             measured_on(metric, task, parameters, unlabeled)
 

@@ -57,7 +57,7 @@ def test_rows_at_once_bound_the_memory_of_activations(optimized):
     """Ten thousand rows of activations would take 280 MB more than portions of 64 do."""
     whole, pieces = (temporary(curvature.fisher(rows_at_once=size), 10_000) for size in (None, 64))
     assert pieces < parameter_bytes() * 4 < whole
-    assert temporary(empirical.centred_covariance(rows_at_once=64), 10_000) <= 4 * parameter_bytes()
+    assert temporary(empirical.centered_covariance(rows_at_once=64), 10_000) <= 4 * parameter_bytes()
 
 
 def test_the_whole_step_is_compiled_once():

@@ -88,7 +88,7 @@ def test_the_trace_tells_likelihood_error_and_what_became_of_the_steps(run):
 
 
 def test_the_run_answers_for_new_rows_and_is_evaluated_like_its_last_row(run):
-    data = load("digits", binarize="grey")
+    data = load("digits", binarize="gray")
     predicted = run.model.predict(data.test / 16)
     assert np.mean(predicted != data.labels["test"]) == pytest.approx(run.trace[-1]["test_error"])
     np.testing.assert_allclose(run.model.means(data.test[:5] / 16).sum(axis=1), 1)
@@ -158,9 +158,9 @@ def drawn(own, position=1, **changed):
     return found, order, found.draw(jax.random.key(1), found.rows, order, position)
 
 
-def test_inputs_are_grey_values_and_targets_their_labels(own):
+def test_inputs_are_gray_values_and_targets_their_labels(own):
     found, order, batch = drawn(own)
-    data = load(own / "classes.npz", binarize="grey")
+    data = load(own / "classes.npz", binarize="gray")
     values, labels = np.asarray(data.train) / 255, data.labels["train"]
     at = [
         int(np.flatnonzero((np.abs(values - row) < 1e-9).all(axis=1))[0])
@@ -191,7 +191,7 @@ def test_a_different_batch_follows_in_the_order_and_never_overlaps(own):
 
 @pytest.mark.parametrize(("name", "rows"), [("unlabeled", 16), ("both", 32)])
 def test_unlabeled_rows_are_others_than_the_gradients(own, name, rows):
-    found, _, batch = drawn(own, labelled=30, metric_data=name, position=0)
+    found, _, batch = drawn(own, labeled=30, metric_data=name, position=0)
     assert found.number == 30
     assert len(found.rows.unlabeled.values) == 66
     assert batch.metric.targets is None
@@ -203,8 +203,8 @@ def test_unlabeled_rows_are_others_than_the_gradients(own, name, rows):
 
 
 def test_labeled_rows_keep_the_shares_of_the_classes(own):
-    data = load(own / "classes.npz", binarize="grey")
-    found = problem(own, labelled=48)
+    data = load(own / "classes.npz", binarize="gray")
+    found = problem(own, labeled=48)
     shares = np.bincount(data.labels["train"]) / 2
     assert np.abs(np.bincount(np.asarray(found.rows.targets)) - shares).max() <= 1
 
@@ -224,7 +224,7 @@ def test_the_report_shows_the_curves_of_error_and_loss(run, tmp_path):
 
 @pytest.mark.slow
 def test_an_autoencoder_learns_and_its_report_has_reconstructions(own, tmp_path):
-    changed = {"model": "autoencoder", "layers": (4, 3), "method": "plain", "labelled": 64}
+    changed = {"model": "autoencoder", "layers": (4, 3), "method": "plain", "labeled": 64}
     done = natgrad.train(out=own / "drawn", **settings_of(own, **changed), learning_rate=0.1)
     assert done.trace[-1]["test_squared_error"] < done.trace[0]["test_squared_error"]
     assert list_runs(done.folder)[0]["headline"] == "test_squared_error"
@@ -252,7 +252,7 @@ def test_a_network_has_no_samples(run, capsys):
 def test_the_config_of_a_network_is_complete_and_repeats(run, tmp_path):
     again = config.resolve({}, run.folder / "config.toml")
     assert again == run.config == folder.open_run(run.folder)[1]
-    assert (again.data.binarize, again.metric.data, again.model.output) == ("grey", "same", "softmax")
+    assert (again.data.binarize, again.metric.data, again.model.output) == ("gray", "same", "softmax")
 
 
 UNFIT = [
@@ -266,8 +266,8 @@ UNFIT = [
     ),
     ({"output": "sigmoid"}, "the sigmoid output expects targets from 0 to 1, got 2.0; rescale the targets"),
     (
-        {"labelled": 97},
-        "expected at most the 96 training rows of .* to be labeled, got 97; lower --labelled",
+        {"labeled": 97},
+        "expected at most the 96 training rows of .* to be labeled, got 97; lower --labeled",
     ),
     ({"metric_data": "unlabeled"}, "there are no unlabeled rows for the metric, since every training row"),
     ({"metric.rows": 17}, "metric.rows: expected at most the batch's 16 rows, got 17; raise --batch-size"),

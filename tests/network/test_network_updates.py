@@ -390,7 +390,7 @@ def test_centered_and_uncentered_covariance_give_collinear_directions():
     """U's direction is C's, shorter by 1 + g^T (damping + C)^-1 g."""
     task, parameters, rows = problem("softmax", rows=4)
     found = {}
-    for name, metric in (("c", empirical.centred_covariance()), ("u", empirical.uncentred_covariance())):
+    for name, metric in (("c", empirical.centered_covariance()), ("u", empirical.uncentered_covariance())):
         method = truncated(task, metric=metric, solver=whole.dual_solve(), damping=dampings.constant(0.1))
         _, info = step_of(method, parameters, TaskBatch(rows))
         found[name] = -flat(info.update)

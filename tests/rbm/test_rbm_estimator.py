@@ -132,7 +132,7 @@ def test_the_likelihood_of_a_large_machine_is_annealed():
     np.testing.assert_allclose(one, values[:1], rtol=1e-12)  # log Z depends on the machine only
     pickle.dumps(large)
     large.components_ += 3 * np.random.default_rng(0).normal(size=(24, 24))
-    with pytest.warns(UserWarning, match="log Z is not to be trusted"):
+    with pytest.warns(UserWarning, match="log Z is not reliable"):
         large.log_likelihood(X[:1].repeat(4, axis=1), **counts | {"temperatures": 21})
 
 

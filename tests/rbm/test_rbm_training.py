@@ -196,7 +196,7 @@ def test_a_large_machine_is_annealed_from_both_ends():
     with pytest.raises(InputError, match="got no rows; give rows of training data"):
         model.log_z()
     torn = TrainedBoltzmann(boltzmann(generator.key(0), (24, 25), deviation=4.0))
-    with pytest.warns(UserWarning, match="log Z is not to be trusted.*or in Python temperatures=N"):
+    with pytest.warns(UserWarning, match="log Z is not reliable.*or in Python temperatures=N"):
         torn.log_likelihood(rows, chains=20, temperatures=3, turns=10)
     with pytest.raises(InputError, match="chains: expected at least 1, got 0"):
         model.log_z(rows, chains=0)

@@ -224,8 +224,8 @@ def test_png_holds_the_pixels_and_the_clear_value() -> None:
 
     pixels = np.array([[0, 255, 17], [png.CLEAR, 34, 51]], np.uint8)
     read_back = imread(io.BytesIO(png.encode_png(pixels)), format="png")
-    grey = read_back[..., 0] if read_back.ndim == 3 else read_back
-    assert np.array_equal(np.round(grey * 255).astype(np.uint8), pixels)
+    gray = read_back[..., 0] if read_back.ndim == 3 else read_back
+    assert np.array_equal(np.round(gray * 255).astype(np.uint8), pixels)
     assert b"tRNS\x00\x80" in png.encode_png(pixels)
     assert base64.b64decode(png.data_uri(pixels).removeprefix("data:image/png;base64,")) == png.encode_png(
         pixels

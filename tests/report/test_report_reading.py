@@ -14,9 +14,10 @@ from natgrad.cli.dotted import take_settings, values
 from natgrad.cli.main import app
 from natgrad.config.names import short_names
 from natgrad.errors import InputError
+from natgrad.records.lock import locked
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
-from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, locked, read_all, read_run
+from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, read_all, read_run
 
 
 def test_a_run_is_read_with_its_last_and_best_rows(make: Any) -> None:
@@ -218,7 +219,7 @@ def test_a_table_has_runs_that_can_be_compared_and_no_others(
     tables = [table.splitlines() for table in capsys.readouterr().out.split("\n\n")]
     captions = {table[0]: sorted(line.split()[0] for line in table if "finished" in line) for table in tables}
     assert captions == {
-        "digits, grey: ranked by valid error": ["net"],
+        "digits, gray: ranked by valid error": ["net"],
         "digits, resample: ranked by valid LL": ["drawn"],
         "digits, round: ranked by valid LL": ["named", "usual"],
         "digits, round, classes (3, 5): ranked by valid LL": ["some"],

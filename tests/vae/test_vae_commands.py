@@ -64,7 +64,7 @@ def test_evaluate_says_the_likelihood_and_its_bounds(run, capsys):
 def test_evaluate_warns_of_few_samples(run):
     found = evaluated_run(run.folder, samples=3, bound_samples=1, rows=4)
     assert found["rows"] == 4
-    assert found["warning"].startswith("mc_se is not to be trusted and test_ll is likely to be too low: for")
+    assert found["warning"].startswith("mc_se is not reliable, and test_ll is likely to be too low: for")
 
 
 def test_the_headline_is_the_test_likelihood(run, capsys):

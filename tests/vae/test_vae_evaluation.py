@@ -46,7 +46,7 @@ def test_weights_of_a_narrow_q_are_said_to_be_heavy():
     """The estimate is then off by many of its own errors; a wide q is silent and right."""
     narrow, wide = made(latent=2, wider=-4.0), made(latent=2, wider=1.5)
     exact = log_marginal(narrow, states())
-    with pytest.warns(UserWarning, match="mc_se is not to be trusted and the likelihood is likely to be too"):
+    with pytest.warns(UserWarning, match="mc_se is not reliable, and the likelihood is likely to be too"):
         low = TrainedVariational(narrow, 3).log_likelihood(states(), samples=1000)
     assert low.heavy > 0.5
     assert exact.mean() - low.mean > 5 * low.mc_se

@@ -34,7 +34,7 @@ def train(
 ) -> None:
     """Train a model and write its run folder; with no argument, the default model on embedded digits.
 
-    Settings are flags, listed below; --model KIND --help lists those of one kind of model alone.
+    Settings are the flags below. --model KIND --help lists those of one kind of model only.
 
     Parameters
     ----------
@@ -99,14 +99,26 @@ def data_list(*, json: Json = False) -> None:
 
 
 def data_get(name: str, *, json: Json = False) -> None:
-    """Make sure that a data set's files are here, downloading them where that is possible."""
+    """Download the files of a data set, if they are missing and can be downloaded.
+
+    Parameters
+    ----------
+    name
+        The name of a data set, as in `natgrad data list`.
+    """
     from natgrad.cli.data import get
 
     _print(get(name), json=json, title=name)
 
 
 def data_check(name: str, *, json: Json = False) -> None:
-    """Check a data set's files against their checksums, and read it."""
+    """Check the files of a data set against their checksums, and read them.
+
+    Parameters
+    ----------
+    name
+        The name of a data set, as in `natgrad data list`.
+    """
     from natgrad.cli.data import check_set
 
     _print(check_set(name), json=json, title=name)

@@ -5,6 +5,7 @@ a signal; 1 anything else. Everything heavy is imported inside the commands.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.errors import InputError
 
 SETTABLE = ("train", "sweep")  # commands that take settings
+_GARBAGE = 100_000  # new objects between two looks for garbage; tracing makes many that stay
 TRAIN = ("--out", "--quiet", "--verbose", "--tensorboard", "--dry-run", "--json", "--help")  # not settings
 
 OF_JAX = {  # what JAX says of the environment that it was started in, and what to do
@@ -58,6 +60,7 @@ app = command_line()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    gc.set_threshold(_GARBAGE)
     streams.replace_closed()
     streams.widen()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))

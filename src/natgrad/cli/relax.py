@@ -19,17 +19,17 @@ class Choices:
     family: str | None = None
     """gaussian, diagonal, bernoulli, pairwise; by default the function's own."""
     method: str | None = None
-    """How the distribution learns, for example adaptive, xnes, rank-mu, pbil, umda, cga."""
+    """How the distribution is updated, for example adaptive, xnes, rank-mu, pbil, umda, cga."""
     budget: int | None = None
     """Evaluations; by default 1,000 per variable."""
     target: float | None = None
-    """A value that is good enough."""
+    """Stop as soon as a value this low is found."""
     population: int = 0
     """Points evaluated at a time (0: by the number of variables)."""
     restarts: int = 0
     """How often to start again, with twice the population."""
     seed: int = 0
-    """Decides everything that is random."""
+    """The random seed."""
 
 
 @relax.command

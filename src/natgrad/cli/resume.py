@@ -15,7 +15,7 @@ def resume(
     tensorboard: Tensorboard = False,
     json: Json = False,
 ) -> None:
-    """Continue a training that was stopped or killed, bit for bit as if it had not been.
+    """Continue a training that was stopped or killed; the results are the same as without the stop.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ _HEAD = 10  # letters of a line of a head
 
 
 def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
-    """List the runs in and below a folder; those that can be compared together, the best on validation first.
+    """List the runs in a folder and its subfolders: a table for runs that can be compared, the best first.
 
     Parameters
     ----------

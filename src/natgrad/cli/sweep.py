@@ -13,21 +13,22 @@ from natgrad.cli.dotted import literal
 Alone = Annotated[bool, Parameter(negative="")]
 
 
-def sweep(
+def sweep(  # noqa: PLR0913 - every flag of the command
     config: Path,
     *,
     workers: int | None = None,
     out: Path | None = None,
     record: Path | None = None,
+    join: str | None = None,
     quiet: Quiet = False,
     dry_run: Alone = False,
     compare_only: Alone = False,
     json: Json = False,
 ) -> None:
-    """Train every setting of a file in which lists stand for several values; compare them on validation data.
+    """Train all combinations of the values that a file lists, and compare them on validation data.
 
     Finished trials are skipped and interrupted ones resumed: the same command continues a sweep.
-    Dotted flags set values over those of the file.
+    Dotted flags override values of the file.
 
     Parameters
     ----------
@@ -39,6 +40,9 @@ def sweep(
         The folder of the trials; by default sweeps/ and the file's name.
     record
         The file of the trials' results, a JSON line each; by default trials.jsonl in that folder.
+    join
+        A store that workers on any hosts share, each with this command: postgresql://USER@HOST/DATABASE,
+        mysql://... or the path of a journal file on a shared disk.
     dry_run
         Show what varies, and the trials, and stop.
     compare_only
@@ -60,6 +64,7 @@ def sweep(
         compare_only=compare_only,
         settings=given,
         say=say,
+        join=join,
     )
     commands._print(found, json=json, title=str(config), show=_show)
     if found["failed"]:
@@ -80,7 +85,7 @@ def _show(found: dict[str, Any]) -> None:
         print(warning)
     for name, error in found["failed"].items():
         print(f"failed: {name}: {error}")
-    print(f"ordered by the {found['objective']}; table: {found['table']}; picture: {found['picture']}")
+    print(f"ordered by the {found['objective']}\ntable    {found['table']}\npicture  {found['picture']}")
 
 
 def _varied(line: dict[str, Any]) -> dict[str, Any]:

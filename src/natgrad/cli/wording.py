@@ -67,25 +67,41 @@ def flag_text(value: Any) -> str:
 
 
 def defaults_text(defaults: Mapping[Reader, str]) -> str:
-    """Defaults in one line: one value, or several with those that have them.
+    """Defaults in one line: one value, or several with those that have them; the usual one comes first.
 
     >>> defaults_text({("a", "x"): "1", ("b", "x"): "2", ("c", "x"): "1"})
-    '1 (a, c), 2 (b)'
+    '1, but 2 (b)'
+    >>> defaults_text({("a", "x"): "1", ("b", "x"): "2"})
+    '1 (a), 2 (b)'
     """
     values = list(dict.fromkeys(defaults.values()))
     if len(values) == 1:
         return values[0]
     having = {value: [reader for reader in defaults if defaults[reader] == value] for value in values}
-    return ", ".join(f"{value} ({readers_text(having[value], list(defaults))})" for value in values)
+    usual = next((value for value in values if 3 * len(having[value]) >= 2 * len(defaults)), None)
+    others = [
+        f"{value} ({readers_text(having[value], list(defaults))})" for value in values if value != usual
+    ]
+    return ", but ".join(filter(None, (usual, ", ".join(others))))
 
 
 def readers_text(readers: list[Reader], among: list[Reader]) -> str:
-    """Some of the readers in words: by kinds or by methods alone where that says it, or by both."""
+    """Some of the readers in words: by kinds or by methods alone where that says it, or by both.
+
+    >>> among = [(kind, method) for kind in "abc" for method in "xyz"]
+    >>> readers_text([("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), *among[6:]], among)
+    'a, b: x, y; c'
+    """
     for part in (0, 1):
         chosen = list(dict.fromkeys(reader[part] for reader in readers))
         if [reader for reader in among if reader[part] in chosen] == readers:
             return ", ".join(chosen)
-    return ", ".join(" ".join(reader) for reader in readers)
+    kinds: dict[str, list[str]] = {}  # by what is said of their methods
+    for kind in dict.fromkeys(kind for kind, _ in readers):
+        methods = [method for each, method in readers if each == kind]
+        whole = methods == [method for each, method in among if each == kind]
+        kinds.setdefault("" if whole else f": {', '.join(methods)}", []).append(kind)
+    return "; ".join(", ".join(named) + methods for methods, named in kinds.items())
 
 
 def _allowed(annotation: Any, limits: Iterable[Any] = ()) -> str:

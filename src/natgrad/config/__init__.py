@@ -13,15 +13,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from natgrad.config import limits, names, refusals
-from natgrad.config.sections import ENDLESS, FORMAT, RunSettings
+from natgrad.config import former, limits, names, refusals
+from natgrad.config.sections import FORMAT, RunSettings
 from natgrad.errors import InputError, Newer
 from natgrad.models import registry
 from natgrad.writing import open_regular
 
 Config = RunSettings
 
-_WITH_ENDS = 2  # the format that had the end of a schedule also where there is none
 _LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
 
 
@@ -82,12 +81,12 @@ def read_toml(file: str | Path) -> dict[str, Any]:
     number = tree.get("format", FORMAT)
     if isinstance(number, int) and number > FORMAT:
         raise Newer(file, number, FORMAT)
-    if isinstance(number, int) and number < _WITH_ENDS:
+    if isinstance(number, int) and number < former.READABLE:
         raise InputError(
             f"{file} was written by an older natgrad (its format is {number}, this one knows {FORMAT}), "
             "whose settings had other names; rename them (CHANGELOG.md), leave format out, and train again"
         )
-    return _without_ends(tree) if number == _WITH_ENDS else tree
+    return former.updated(tree, number) if isinstance(number, int) and number < FORMAT else tree
 
 
 def _text_of(file: str | Path) -> str:
@@ -105,14 +104,6 @@ def dump(config: RunSettings) -> str:
     found = config.model_dump(mode="json", exclude_none=True)
     shown = [name for name in sorted(found, key=names.LAST.__contains__) if found[name] != {}]
     return tomli_w.dumps({name: found[name] for name in shown})
-
-
-def _without_ends(tree: dict[str, Any]) -> dict[str, Any]:
-    """Settings of format 2 without the end of a schedule that has none, which had no effect."""
-    section = tree.get("optimizer")
-    if isinstance(section, dict) and section.get("schedule", ENDLESS[0]) in ENDLESS:
-        tree = tree | {"optimizer": {name: section[name] for name in section if name != "final_fraction"}}
-    return tree | {"format": FORMAT}
 
 
 def _elsewhere(name: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, c
 
 from natgrad.errors import InputError
 
-FORMAT: Literal[3] = 3  # 1: natgrad 0.1.0, whose settings had other names; 2: see `natgrad.config.read_toml`
+FORMAT: Literal[4] = 4  # for those before see `natgrad.config.former`
 RATES = {"momentum": 0.01, "nesterov": 0.01, "adam": 1e-3, "nadam": 1e-3, "rmsprop": 1e-3}
 """Learning rates of optimizers where none is given; with sgd it is the method's."""
 MOMENTUM = 0.9  # of optimizers that have averages
@@ -57,7 +57,7 @@ class Data(Section):
     train_rows: PositiveInt | None = setting(
         None, "Training rows that are used, chosen at random by the split's seed.", unset="all"
     )
-    test_rows: PositiveInt | None = setting(None, "Test rows that are used, chosen likewise.", unset="all")
+    test_rows: PositiveInt | None = setting(None, "Test rows that are used, also by that seed.", unset="all")
 
 
 class ModelSection(Section):
@@ -71,9 +71,9 @@ class Training(Section):
 
     epochs: int = setting(100, "Passes over the training rows.", ge=0)
     batch_size: PositiveInt = setting(32, "Rows in a batch.")
-    chunk_steps: PositiveInt = setting(500, "Steps between two looks at the clock, at most.")
-    save_seconds: float = setting(30.0, "A state is saved at evaluations and after so many seconds.", ge=0)
-    device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "Where to compute.")
+    chunk_steps: PositiveInt = setting(500, "Steps between two checks of clock and signals, at most.")
+    save_seconds: float = setting(30.0, "Seconds after which a state is saved between evaluations.", ge=0)
+    device: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "The device to compute on.")
     random: Literal["mixer", "threefry"] = setting("mixer", "The generator: natgrad's own, or JAX's.")
     schedule_steps: PositiveInt | None = setting(
         None, "Steps over which schedules run.", unset="the whole training"
@@ -185,14 +185,14 @@ class Optimizer(Scheduled, Named):  # settings of later bases come first
 class Damped(Section):
     """Damping of a metric."""
 
-    damping: PositiveFloat = setting(0.2, "What is added to the diagonal of the metric.")
+    damping: PositiveFloat = setting(0.2, "Added to the diagonal of the metric.")
 
 
 class Adaptive(Damped):
     """Damping that may follow how steps do."""
 
     adaptive: bool = setting(
-        False, "Damping rises where steps disappoint and falls where they keep their promise."
+        False, "Damping rises after steps that gain less than predicted, and falls after good ones."
     )
     relative: bool = setting(False, "Damping is a multiple of the mean of the metric's diagonal.")
 
@@ -207,11 +207,11 @@ class Refreshed(Section):
     """A metric that may serve several steps."""
 
     refresh: PositiveInt = setting(
-        1, f"Steps that a metric serves, K; with renewal_kl at most, and then {LONGEST_SERVICE} by default."
+        1, f"Steps for which a metric is kept, K; with renewal_kl at most ({LONGEST_SERVICE} by default)."
     )
     renewal_kl: float = setting(
         0.0,
-        "A metric is renewed as soon as its steps add up to so many nats of KL divergence (0: by refresh).",
+        "A metric is renewed when the KL divergence of its steps adds up to this many nats (0: by refresh).",
         ge=0,
     )
 
@@ -244,7 +244,7 @@ class Bounded(Section):
 class RunSettings(Section):
     """Everything that decides what a run computes; a kind adds sections of its own."""
 
-    format: Literal[3] = setting(FORMAT, "The version of this list of settings.")
+    format: Literal[4] = setting(FORMAT, "The version of this list of settings.")
     method: str = setting(..., "How the gradient is made and measured.")
     seed: int = setting(0, "Decides the initial weights, the order of rows and every sample.", ge=0, lt=2**32)
     data: Data = Field(default_factory=Data)

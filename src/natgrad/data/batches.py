@@ -2,7 +2,7 @@
 
 The whole training set lives on the device, as bytes or as real numbers. An epoch is a permutation of its
 rows, a pure function of (key, epoch); batch number i takes rows i*b to (i+1)*b of it, so every batch is full.
-Grey values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
+Gray values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The catalogue: one table of every set that has a name.
 
 What stands here is known without opening a file: sizes, image shapes, checksums, defaults. Paths are
-relative to a data folder; only files with a lasting public address carry one. Grey values are means
+relative to a data folder; only files with a lasting public address carry one. Gray values are means
 of Bernoulli units and drawn again at every use ("resample"), except for `digits`, which are rounded.
 """
 
@@ -58,7 +58,7 @@ class Entry:
 
     `levels` is the value that means certainly one.
 
-    `in_grey` is what is read when grey values are asked for, where these are not in the set's own files.
+    `in_gray` is what is read when gray values are asked for, where these are not in the set's own files.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Entry:
     levels: int = 1
     binarize: str | None = None
     distribution: Callable[[], PatternDistribution] | None = None
-    in_grey: "Entry | None" = None
+    in_gray: "Entry | None" = None
 
 
 def embedded(name: str, description: str, rows: _Rows, read: _Reader, image_shape: ImageShape) -> Entry:
@@ -94,13 +94,13 @@ def images(
 
 
 def idx_entry(name: str, description: str, address: str) -> Entry:
-    """A set of grey images in the four files of MNIST; 10,000 of its train rows serve as valid."""
+    """A set of gray images in the four files of MNIST; 10,000 of its train rows serve as valid."""
     kinds = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     four = files(*(f"{stem(name)}/{kind}-ubyte.gz" for kind in kinds), address=address)
-    return grey(Entry(name, description, 784, (50_000, 10_000, 10_000), sources.idx, four, (28, 28)))
+    return gray(Entry(name, description, 784, (50_000, 10_000, 10_000), sources.idx, four, (28, 28)))
 
 
-def grey(entry: Entry, levels: int = 255, binarize: str = "resample") -> Entry:
+def gray(entry: Entry, levels: int = 255, binarize: str = "resample") -> Entry:
     """The same entry with values 0..levels."""
     return replace(entry, levels=levels, binarize=binarize)
 
@@ -115,18 +115,18 @@ def files(*paths: str, address: str | None = None) -> tuple[File, ...]:
     return tuple(File(path, SHA256[path], address and address + path.rpartition("/")[2]) for path in paths)
 
 
-MNIST = idx_entry("mnist", "handwritten digits, the original grey images", MNIST_ADDRESS)
-MINI_IN_GREY = replace(
+MNIST = idx_entry("mnist", "handwritten digits, the original gray images", MNIST_ADDRESS)
+MINI_IN_GRAY = replace(
     MNIST,
     name="mini-mnist",
-    description="grey MNIST at half its side",
+    description="gray MNIST at half its side",
     visible=196,
     image_shape=(14, 14),
-    read=sources.mini_grey,
+    read=sources.mini_gray,
 )
 
 TABLE = (
-    grey(
+    gray(
         embedded(
             "digits", "handwritten digits carried by scikit-learn", (1297, 200, 300), sources.digits, (8, 8)
         ),
@@ -146,13 +146,13 @@ TABLE = (
     replace(
         images(
             "mini-mnist",
-            "binarized MNIST at half its side; grey MNIST where resampled",
+            "binarized MNIST at half its side; gray MNIST where resampled",
             (50000, 10000, 10000),
             sources.mini,
             "binarized_mnist/binarized_mnist.npz",
             (14, 14),
         ),
-        in_grey=MINI_IN_GREY,
+        in_gray=MINI_IN_GRAY,
     ),
     images(
         "binarized-mnist",
@@ -163,31 +163,31 @@ TABLE = (
         (28, 28),
     ),
     MNIST,
-    idx_entry("fashion-mnist", "articles of clothing, grey images", FASHION_ADDRESS),
-    grey(
+    idx_entry("fashion-mnist", "articles of clothing, gray images", FASHION_ADDRESS),
+    gray(
         images(
             "frey-faces",
-            "one face, frames of a film, grey",
+            "one face, frames of a film, gray",
             (1441, 262, 262),
             sources.film,
             "faces/frey_faces.npz",
             (28, 20),
         )
     ),
-    grey(
+    gray(
         images(
             "olivetti-faces",
-            "ten portraits of each of forty people, grey",
+            "ten portraits of each of forty people, gray",
             (280, 40, 80),
             sources.portraits,
             "faces/olivetti_faces.npz",
             (64, 64),
         )
     ),
-    grey(
+    gray(
         Entry(
             "toronto-faces",
-            "faces of the user's TFD_48x48.mat at half their side, grey",
+            "faces of the user's TFD_48x48.mat at half their side, gray",
             576,
             None,
             sources.toronto_faces,
@@ -229,10 +229,10 @@ TABLE = (
         "binary/caltech101_silhouettes28.npz",
         (28, 28),
     ),
-    grey(
+    gray(
         images(
             "omniglot28",
-            "characters of fifty alphabets, grey; valid drawn from train",
+            "characters of fifty alphabets, gray; valid drawn from train",
             (17352, 1928, 13180),
             sources.omniglot,
             "binary/omniglot28.npz",

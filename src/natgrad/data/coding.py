@@ -1,6 +1,6 @@
-"""What a user's values mean, and their code: bytes in {0,1}, grey bytes, or real numbers.
+"""What a user's values mean, and their code: bytes in {0,1}, gray bytes, or real numbers.
 
-Values are means in [0, 1], bytes 0..255 (uint8 only, so that counts are not mistaken for grey), or exactly
+Values are means in [0, 1], bytes 0..255 (uint8 only, so that counts are not mistaken for gray), or exactly
 {-1, +1}; or, if they are to be real, any finite numbers, kept as they are. All arrays of a file are looked
 at before any is coded, since they share one code; both are done block by block, so that no more is in memory
 than the values that are kept.
@@ -15,7 +15,7 @@ import numpy as np
 from natgrad.data.unread import Unread
 from natgrad.errors import InputError
 
-GREY = 255
+GRAY = 255
 
 
 class Seen(NamedTuple):
@@ -39,18 +39,18 @@ class Seen(NamedTuple):
 def encode(
     rows: Mapping[str, Unread], path: Path, *, rounding: bool = False
 ) -> tuple[dict[str, np.ndarray], int]:
-    """All splits in one code: bytes in {0,1} with levels 1, or grey bytes with levels 255, unless rounded."""
+    """All splits in one code: bytes in {0,1} with levels 1, or gray bytes with levels 255, unless rounded."""
     seen = Seen()
     for array in rows.values():
         seen = look(array, seen)
     code, levels = choose(seen, all(array.dtype == np.uint8 for array in rows.values()), path)
     if rounding and levels > 1:
-        return {name: coded(array, lambda block: code(block) > GREY // 2) for name, array in rows.items()}, 1
+        return {name: coded(array, lambda block: code(block) > GRAY // 2) for name, array in rows.items()}, 1
     return {name: coded(array, code) for name, array in rows.items()}, levels
 
 
 def as_real(rows: Mapping[str, Unread], path: Path) -> dict[str, np.ndarray]:
-    """All splits as float32, as they are; grey bytes become means in [0, 1], as everywhere."""
+    """All splits as float32, as they are; gray bytes become means in [0, 1], as everywhere."""
     seen = Seen()
     for array in rows.values():
         seen = look(array, seen)
@@ -59,8 +59,8 @@ def as_real(rows: Mapping[str, Unread], path: Path) -> dict[str, np.ndarray]:
             f"expected numbers that float32 can hold in {path}, got {seen.low:.9g} to {seen.high:.9g}; "
             "rescale them"
         )
-    grey = all(array.dtype == np.uint8 for array in rows.values()) and not seen.binary
-    scale = np.float32(GREY if grey else 1)
+    gray = all(array.dtype == np.uint8 for array in rows.values()) and not seen.binary
+    scale = np.float32(GRAY if gray else 1)
     return {
         name: coded(array, lambda block: block.astype(np.float32) / scale, np.float32)
         for name, array in rows.items()
@@ -85,13 +85,13 @@ def choose(seen: Seen, are_bytes: bool, path: Path) -> tuple[Callable[[np.ndarra
     if seen.binary:
         return lambda block: block, 1
     if are_bytes:
-        return lambda block: block, GREY
+        return lambda block: block, GRAY
     if seen.low < 0 or seen.high > 1:
         raise InputError(
             f"expected values in [0, 1], bytes 0..255 as uint8, or exactly -1 and +1 in {path}, "
             f"got {seen.low:.9g} to {seen.high:.9g}; rescale them, or use data.binarize real for a network"
         )
-    return to_bytes, GREY
+    return to_bytes, GRAY
 
 
 def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray], dtype: type = np.uint8) -> np.ndarray:
@@ -102,4 +102,4 @@ def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray], dtype: type =
 
 def to_bytes(means: np.ndarray) -> np.ndarray:
     """The nearest of 256 levels, halves down, so that rounding later still asks for more than 1/2."""
-    return np.ceil(means.astype(np.float64) * GREY - 0.5).astype(np.uint8)
+    return np.ceil(means.astype(np.float64) * GRAY - 0.5).astype(np.uint8)

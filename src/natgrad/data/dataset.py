@@ -1,7 +1,7 @@
 """`load`: one call from a name or a path to a `Dataset`.
 
-Three kinds of visible value are met in the literature: naturally binary, grey rounded once (B), and
-grey taken as the mean of a Bernoulli unit that is drawn again at every use (C). A `Dataset` holds
+Three kinds of visible value are met in the literature: naturally binary, gray rounded once (B), and
+gray taken as the mean of a Bernoulli unit that is drawn again at every use (C). A `Dataset` holds
 bytes in all three cases; `value / levels` is the mean and `resample` says whether to draw. A fourth is
 any real number, for inputs of networks and Gaussian units: then it holds float32.
 """
@@ -23,7 +23,7 @@ from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError, unknown
 
-BINARIZATIONS = ("round", "resample", "grey", "real")
+BINARIZATIONS = ("round", "resample", "gray", "real")
 
 _Values = NDArray[np.uint8] | NDArray[np.float32]
 
@@ -76,7 +76,7 @@ def load(
 
     Args:
         name: one of `names()`, or a path.
-        binarize: "round" (1 where the mean exceeds 1/2), "resample", "grey" (means as they are, for
+        binarize: "round" (1 where the mean exceeds 1/2), "resample", "gray" (means as they are, for
             networks), "real" (float32: means, or a user's values as they are), or None for the set's default.
         split_seed: seed of whatever part of the split is not published.
         image_shape: (height, width), for rows that are images and do not say so.
@@ -106,7 +106,7 @@ def load(
         raise unknown("data set", name, CATALOGUE)
     if binarize == "resample" and levels == 1:
         raise InputError(
-            f"expected grey values in {name} to resample, its values are binary; leave data.binarize out"
+            f"expected gray values in {name} to resample, its values are binary; leave data.binarize out"
         )
     shape = fitting(image_shape or shape, parts.rows["train"].shape[1])
     return assemble(
@@ -115,8 +115,8 @@ def load(
 
 
 def chosen_entry(entry: Entry, binarize: str | None) -> Entry:
-    """The entry itself, or the one that has its grey values, if these are asked for."""
-    return entry.in_grey if entry.in_grey and binarize in ("resample", "grey", "real") else entry
+    """The entry itself, or the one that has its gray values, if these are asked for."""
+    return entry.in_gray if entry.in_gray and binarize in ("resample", "gray", "real") else entry
 
 
 def assemble(
@@ -139,7 +139,7 @@ def assemble(
         name=name,
         **rows,
         levels=levels,
-        resample=levels > 1 and binarize != "grey",
+        resample=levels > 1 and binarize != "gray",
         image_shape=image_shape,
         distribution=distribution,
         labels={split: parts.labels[split] for split in SPLITS} if parts.labels else None,

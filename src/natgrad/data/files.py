@@ -45,7 +45,7 @@ def locate(file: File) -> tuple[str, Path]:
 
 
 def fetch(file: File) -> Path:
-    """The path of the file on this machine, downloaded if need be, its checksum verified."""
+    """The path of the file on this computer, downloaded if need be, its checksum verified."""
     where, path = locate(file)
     if where == "missing":
         raise InputError(

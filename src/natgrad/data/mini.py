@@ -4,8 +4,8 @@ Each 28x28 image is blurred by a Gaussian (sigma 1/2, cut at four sigma, mirrore
 averaged over blocks of 2x2, and set where the mean exceeds one half. All but the threshold is
 linear and separable, so it is one 14x28 matrix A applied from both sides: A x A^T.
 
-The rounded set (the paper's B) comes from the fixed binarization of MNIST. The grey set (its C) comes
-from the original grey images, as in the published code, and the means are kept to the nearest of 256
+The rounded set (the paper's B) comes from the fixed binarization of MNIST. The gray set (its C) comes
+from the original gray images, as in the published code, and the means are kept to the nearest of 256
 levels. Its split is that of `mnist` here; the published code took 5,000 rows for validation.
 
 A straight edge through the middle of a block gives exactly one half; the margin below keeps such
@@ -51,7 +51,7 @@ def shrink(rows: NDArray[np.uint8], side: int = 28) -> NDArray[np.uint8]:
     return shrunk(rows, side, lambda means: means > 0.5 + MARGIN)
 
 
-def shrink_grey(rows: NDArray[np.uint8], side: int = 28) -> NDArray[np.uint8]:
+def shrink_gray(rows: NDArray[np.uint8], side: int = 28) -> NDArray[np.uint8]:
     """As `shrink` for bytes 0..255: the means to the nearest byte, halves down."""
     return shrunk(rows, side, lambda means: np.ceil(means - 0.5 - MARGIN))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from natgrad.data import formats, splits, toronto
-from natgrad.data.mini import shrink, shrink_grey
+from natgrad.data.mini import shrink, shrink_gray
 from natgrad.data.patterns import draw_three_by_three
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError
@@ -25,7 +25,7 @@ def three_by_three(paths: Sequence[Path], visible: int, seed: int) -> Parts:
 
 
 def digits(paths: Sequence[Path], visible: int, seed: int) -> Parts:
-    """The 1,797 digits that scikit-learn carries inside it, 17 grey levels."""
+    """The 1,797 digits that scikit-learn carries inside it, 17 gray levels."""
     del paths, visible
     pixels, classes = _embedded_digits()
     indices = splits.at_random(len(pixels), (1297, 200, 300), seed)
@@ -75,14 +75,14 @@ def mini(paths: Sequence[Path], visible: int, seed: int) -> Parts:
     return large._replace(rows={name: shrink(rows) for name, rows in large.rows.items()})
 
 
-def mini_grey(paths: Sequence[Path], visible: int, seed: int) -> Parts:
-    """The original grey MNIST at half its side, split as `idx` splits it."""
+def mini_gray(paths: Sequence[Path], visible: int, seed: int) -> Parts:
+    """The original gray MNIST at half its side, split as `idx` splits it."""
     large = idx(paths, 4 * visible, seed)
-    return large._replace(rows={name: shrink_grey(rows) for name, rows in large.rows.items()})
+    return large._replace(rows={name: shrink_gray(rows) for name, rows in large.rows.items()})
 
 
 def omniglot(paths: Sequence[Path], visible: int, seed: int) -> Parts:
-    """Grey train and test rows of different alphabets; a tenth of the train rows become valid."""
+    """Gray train and test rows of different alphabets; a tenth of the train rows become valid."""
     arrays = formats.read_npz(paths[0])
     rows = {
         name: rows_of_bytes(rows, visible, paths[0])

@@ -16,7 +16,7 @@ from natgrad.data import Dataset
 from natgrad.data.unread import open_npy
 from natgrad.errors import InputError, unknown
 
-_GREY = 255
+_GRAY = 255
 _LARGEST = 1 << 22  # values of a file of images: each takes several bytes here
 _SPLIT = re.compile(r"(train|valid|test):(\d+(?:,\d+)*)")
 
@@ -99,7 +99,7 @@ class GivenImages(NamedTuple):
 def _unit(array: np.ndarray, place: str, *, real: bool = False) -> np.ndarray:
     """Values in [0, 1], from such values or from bytes; any finite ones where they are to be real."""
     if array.dtype == np.uint8 and array.size and array.max() > 1:
-        return array / _GREY
+        return array / _GRAY
     if real and array.dtype.kind in "buif" and np.isfinite(array).all():
         return array.astype(np.float64)
     if array.dtype.kind not in "buif" or not ((array >= 0) & (array <= 1)).all():
@@ -108,7 +108,7 @@ def _unit(array: np.ndarray, place: str, *, real: bool = False) -> np.ndarray:
 
 
 def _read_png(path: Path, shape: tuple[int, int] | None) -> np.ndarray:
-    """The grey values of a picture, whose size is checked before it is unpacked."""
+    """The gray values of a picture, whose size is checked before it is unpacked."""
     from PIL import Image, UnidentifiedImageError
 
     if shape is None:

@@ -17,8 +17,11 @@ def binary_rows(dataset: Dataset, split: str, *, seed: int, limit: int = 0) -> F
     """Rows of a held-out split as {0,1} on the device; gray rows that are resampled are made binary once."""
     values: np.ndarray = getattr(dataset, split)
     order = order_of(len(values), seed=seed, limit=limit)
+    kind = jnp.result_type(float)
+    if not dataset.resample:
+        return jnp.asarray(values[order].T.astype(kind))
     rows = batches.on_device(values[order], dataset.levels, dataset.resample)
-    return _taken(jax.random.key(seed), rows, np.arange(len(order)), jnp.zeros(()).dtype)
+    return _taken(jax.random.key(seed), rows, np.arange(len(order)), kind)
 
 
 _taken = jax.jit(batches.take_batch, static_argnums=3)

@@ -3,12 +3,17 @@
 import base64
 import html
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from natgrad.core import Sheet
+from natgrad.evaluate.pictures import sheet_png
+
+_SHOWN = 25  # samples of a model in a notebook
 _TOLD = 8  # arrays of a model whose shapes are told
 
 
@@ -35,4 +40,14 @@ def model_text(model: Any) -> str:
     told = ["x".join(map(str, shape)) or "1" for shape in shapes[:_TOLD]]
     told += ["..."] if len(shapes) > _TOLD else []
     count = sum(int(np.prod(shape)) for shape in shapes)
-    return f"{type(model).__name__} of {count:,} parameters in arrays of {', '.join(told)}"
+    return f"{type(model).__name__} with {count:,} parameters in arrays of {', '.join(told)}"
+
+
+def model_html(model: Any) -> str:
+    """The same line and, of a model that can be sampled, a few samples: square images where they can be."""
+    if not hasattr(model, "sample"):
+        return html_with_pictures(model_text(model))
+    rows = model.sample(_SHOWN)
+    side = math.isqrt(rows.shape[1])
+    shape = (side, side) if side > 1 and side * side == rows.shape[1] else None
+    return html_with_pictures(model_text(model), [sheet_png("samples", Sheet(rows, shape))])

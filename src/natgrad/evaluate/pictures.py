@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
+from PIL import Image, ImageDraw, ImageFont
 
 from natgrad.errors import InputError
 from natgrad.writing import write
@@ -15,9 +16,11 @@ from natgrad.writing import write
 if TYPE_CHECKING:  # whoever only saves a figure needs no JAX
     from natgrad.core import Sheet
 
+_PANEL, _CAPTION, _MARGIN = 600, 48, 6  # pixels: the side of a sheet, the height of its caption, around both
+
 
 def grid(images: Float[np.ndarray, "image pixel"], shape: tuple[int, int], columns: int) -> np.ndarray:
-    """Images in rows of `columns`, one pixel apart, as one array of grey values in [0, 1]."""
+    """Images in rows of `columns`, one pixel apart, as one array of gray values in [0, 1]."""
     height, width = shape
     rows = -(-len(images) // columns)
     sheet = np.full((rows * (height + 1) + 1, columns * (width + 1) + 1), 0.5)
@@ -28,18 +31,56 @@ def grid(images: Float[np.ndarray, "image pixel"], shape: tuple[int, int], colum
 
 
 def save_sheets(path: Path, sheets: "Mapping[str, Sheet]") -> None:
-    """Write a PNG with all sheets side by side, each under its caption; no file where there is no sheet."""
-    from matplotlib.figure import Figure
+    """Write a picture of all sheets side by side, each under its caption; no file where there is no sheet.
 
+    Drawn by Pillow: a training ends with this picture, and importing Matplotlib takes a second.
+    """
     if not sheets:
         return
-    figure = Figure(figsize=(5 * len(sheets), 5.4), dpi=120, layout="constrained")
-    places = figure.subplots(1, len(sheets), squeeze=False)[0]
-    for axes, (title, sheet) in zip(places, sheets.items(), strict=True):
-        axes.imshow(_laid_out(sheet), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(title)
-        axes.set_axis_off()
-    save_figure(path, figure)
+    panels = [_panel(title, _laid_out(sheet)) for title, sheet in sheets.items()]
+    whole = Image.new("L", (len(panels) * _PANEL, _PANEL + _CAPTION), 255)
+    for number, panel in enumerate(panels):
+        whole.paste(panel, (number * _PANEL, 0))
+    _save_image(path, whole)
+
+
+def _panel(title: str, values: np.ndarray) -> Image.Image:
+    """Values in [0, 1] as gray squares, as large as fit, with a title above."""
+    height, width = values.shape
+    factor = (_PANEL - 2 * _MARGIN) / max(height, width)
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    pixels = Image.fromarray((np.clip(np.nan_to_num(values), 0, 1) * 255).round().astype(np.uint8))
+    panel = Image.new("L", (_PANEL, _PANEL + _CAPTION), 255)
+    panel.paste(
+        pixels.resize(size, Image.Resampling.NEAREST),
+        ((_PANEL - size[0]) // 2, _CAPTION + (_PANEL - size[1]) // 2),
+    )
+    place = _PANEL / 2, _CAPTION + (_PANEL - size[1]) / 2 - 2 * _MARGIN
+    ImageDraw.Draw(panel).text(place, title, 0, ImageFont.load_default(20), anchor="ms")
+    return panel
+
+
+def _save_image(path: Path, image: Image.Image) -> None:
+    """Write an image: as PNG, or by Matplotlib in the format of the file's name, such as PDF."""
+    from_name = path.suffix.lower() not in ("", ".png")
+    if from_name:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(image.width / 120, image.height / 120), dpi=120)
+        figure.figimage(np.asarray(image), cmap="gray", vmin=0, vmax=255)
+        return save_figure(path, figure)
+    return _write_picture(path, _png(image))
+
+
+def sheet_png(title: str, sheet: "Sheet") -> bytes:
+    """A sheet under its caption, as the content of a PNG file."""
+    return _png(_panel(title, _laid_out(sheet)))
+
+
+def _png(image: Image.Image) -> bytes:
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return content.getvalue()
 
 
 def save_samples(path: Path, means: np.ndarray, samples: np.ndarray, shape: tuple[int, int] | None) -> None:
@@ -72,8 +113,12 @@ def save_figure(path: Path, figure: Any) -> None:
     content, ending = io.BytesIO(), path.suffix.removeprefix(".").lower()
     known = ending in figure.canvas.get_supported_filetypes()
     figure.savefig(content, format=ending if known else "png")
+    _write_picture(path, content.getvalue())
+
+
+def _write_picture(path: Path, content: bytes) -> None:
     try:
-        write(path, content.getvalue())
+        write(path, content)
     except OSError as error:
         raise InputError(
             f"cannot write the picture {path}: {error.strerror}; give a file you may write"

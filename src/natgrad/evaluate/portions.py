@@ -50,13 +50,13 @@ def in_portions(
     Portions are always as large: one compilation serves, whatever the number of rows.
     """
     total, found = rows.shape[axis], []
-    starts = np.arange(0, total, size)
-    for own, start in zip(_keys(key, starts), starts, strict=True):
+    for start in range(0, total, size):
+        own = _folded(key, np.uint32(start))
         places = np.arange(start, start + size) % total  # the last portion is filled up, then cut
         portion = rows if size == total else _taken(rows, places, axis)
         found.append(jax.tree.map(np.asarray, function(own, portion)))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
 
 
-_keys = jax.jit(jax.vmap(jax.random.fold_in, (None, 0)))
+_folded = jax.jit(jax.random.fold_in)
 _taken = jax.jit(lambda rows, places, axis: jnp.take(rows, places, axis), static_argnums=2)

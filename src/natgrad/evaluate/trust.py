@@ -22,7 +22,7 @@ def warnings(found: Likelihood, value: str, error: str) -> list[str]:
     if not found.doubtful > DOUBTFUL:
         return []
     return [
-        f"{error} is not to be trusted and {value} is likely to be too low: for {found.doubtful:.0%} of the "
+        f"{error} is not reliable, and {value} is likely to be too low: for {found.doubtful:.0%} of the "
         f"rows the importance weights have a heavy tail (Pareto k > {HEAVY}) or fewer than {FEW} effective "
         "samples; give more --samples"
     ]
@@ -33,6 +33,6 @@ def sum_warnings(pareto_k: float | None, error: str, instead: str) -> list[str]:
     if pareto_k is None or pareto_k <= HEAVY:
         return []
     return [
-        f"{error} is not to be trusted: the terms of the normalizer have a heavy tail (Pareto k "
+        f"{error} is not reliable: the terms of the normalizer have a heavy tail (Pareto k "
         f"{pareto_k:.2g} > {HEAVY}); compare by {instead}"
     ]

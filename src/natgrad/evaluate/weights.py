@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 
 HEAVY = 0.7  # shapes above it make an estimate useless [psis]
 FEWEST = 25  # weights in a tail, below which its shape is not estimated
-FEW = 10  # effective samples of a row, below which the delta method is not to be trusted
+FEW = 10  # effective samples of a row, below which the delta method is not reliable
 SAME = 1e-3  # relative: weights this close may be one weight, rounded differently
 SPACE = 4  # weights are collected until they are so many times those kept; then the largest are selected
 
@@ -71,7 +71,7 @@ class Likelihood(NamedTuple):
 
     @property
     def doubtful(self) -> float:
-        """The share of rows whose sampling error is not to be trusted: heavy tails, few effective samples."""
+        """The share of rows whose sampling error is not reliable: heavy tails, few effective samples."""
         heavy = False if self.pareto_k is None else self.pareto_k > HEAVY
         return float(np.mean((self.effective_samples < FEW) | heavy))
 
@@ -87,6 +87,7 @@ def streamed(
         chunk: how many at a time.
         kept: how many of the largest to keep, see `kept_for`; 0 for none.
     """
+    draw = jax.jit(draw, inline=True)  # traced once, here and in the loop
     drawn = jax.eval_shape(draw, jnp.zeros((), jnp.int32))
     turns = max(1, SPACE * kept // chunk)  # from one selection of the largest to the next
 

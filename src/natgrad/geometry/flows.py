@@ -1,17 +1,17 @@
 """Gradient flows xi' = -grad F(xi) and natural flows xi' = -I(xi)^-1 grad F(xi), as differential equations.
 
 A flow is what a method does with infinitely many samples and infinitely small steps [slides]. The natural
-one is the same curve of distributions in every chart; the vanilla one is another in each. Needs the extra
-`flows`.
+one is the same curve of distributions in every chart; the vanilla one is another in each.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.integrate import DOP853, OdeSolution
 
 from natgrad.errors import InputError
 from natgrad.families.chart import Chart, Coordinates
@@ -19,6 +19,7 @@ from natgrad.families.family import Natural
 
 Field = Callable[[Coordinates], Coordinates]
 Inside = Callable[[Coordinates], Array]
+_Compiled = Callable[[np.ndarray], Array]
 _STEPS = 4096
 HALVINGS = 60  # of the time between two frames, to find the edge: more than float64 has digits
 
@@ -61,69 +62,71 @@ def integrate(
     frames: int = 200,
     inside: Inside | None = None,
 ) -> list[Flow]:
-    """Follow a field from many starts at once up to a time, or up to where `inside` no longer holds."""
-    try:
-        import diffrax
-    except ImportError:
-        raise InputError("flows need diffrax, which is not installed; install natgrad[flows]") from None
-    shape = float(np.log(1e3 * until + 3))  # flows slow down: frames at growing distances
-    times = jnp.minimum(until * jnp.expm1(shape * jnp.linspace(0, 1, frames)) / float(np.expm1(shape)), until)
-    within = _finite if inside is None else lambda point: _finite(point) & inside(point)
-    event = None if inside is None else diffrax.Event(lambda t, y, args, **_: ~inside(y))
-    outside = np.flatnonzero(~np.asarray(jax.vmap(within)(starts)))
-    if outside.size:
+    """Follow a field from many starts up to a time, or up to where `inside` no longer holds.
+
+    By SciPy's method of order 8: the field is all that is compiled.
+    """
+    shape = np.log(1e3 * until + 3)  # flows slow down: frames at growing distances
+    times = np.minimum(until * np.expm1(shape * np.linspace(0, 1, frames)) / np.expm1(shape), until)
+    within = jax.jit(_finite if inside is None else lambda point: _finite(point) & inside(point))
+    slope = jax.jit(field)
+    begun = np.asarray(starts)
+    outside = [number for number, start in enumerate(begun) if not within(start)]
+    if outside:
         raise InputError(f"every flow starts inside its domain, got start {outside[0]} outside; leave it out")
-
-    def solve(start: Coordinates) -> tuple[Array, Array, Array]:
-        found = diffrax.diffeqsolve(
-            diffrax.ODETerm(lambda t, y, args: field(y)),
-            diffrax.Tsit5(),
-            0.0,
-            until,
-            None,
-            start,
-            saveat=diffrax.SaveAt(
-                subs=[diffrax.SubSaveAt(ts=times), diffrax.SubSaveAt(t1=True)], dense=inside is not None
-            ),
-            stepsize_controller=diffrax.PIDController(rtol=1e-7, atol=1e-9),
-            max_steps=_STEPS,
-            event=event,
-            throw=False,
-        )
-        (path, _), (_, stop) = found.ys, found.ts
-        path = path.at[0].set(start)  # also where the field is so steep that the first step fails
-        if inside is None:
-            return times, path, ~_finite(path)
-        return _to_edge(found.evaluate, within, times, path, stop[0])
-
-    clocks, paths, left = jax.jit(jax.vmap(solve))(starts)
-    kept = jax.jit(jax.vmap(jax.vmap(within)))(paths)  # frames after the end are infinite
-    curves = zip(*map(np.asarray, (clocks, paths, kept, left)), strict=True)
-    return [Flow(clock[whole], path[whole], bool(end)) for clock, path, whole, end in curves]
+    all_within = jax.jit(jax.vmap(within))
+    with np.errstate(all="ignore"):  # near an edge fields may be infinite
+        return [_followed(slope, start, times, within, all_within) for start in begun]
 
 
 def _finite(point: Coordinates) -> Array:
     return jnp.all(jnp.isfinite(point))
 
 
-def _to_edge(
-    curve: Callable[[Array], Coordinates], within: Inside, times: Array, path: Array, stop: Array
-) -> tuple[Array, Array, Array]:
-    """Move the first frame outside back to the edge, and those after it to infinity; whether there is one.
+def _followed(
+    slope: _Compiled, start: np.ndarray, times: np.ndarray, within: _Compiled, all_within: _Compiled
+) -> Flow:
+    """One curve at the times, up to its end or to the edge."""
+    curve, end = _curve(slope, start, times[-1], within)
+    path = np.full((len(times), len(start)), np.inf)
+    if curve is not None:
+        reached = times <= end
+        path[reached] = curve(times[reached]).T
+    path[0] = start
+    good = np.asarray(all_within(path))
+    if good.all():
+        return Flow(times, path, False)
+    first = int(np.argmin(good))  # the start is inside: never zero
+    if curve is None:
+        return Flow(times[:first], path[:first], True)
+    time, point = _edge(curve, within, times[first - 1], min(times[first], end), path[first - 1])
+    return Flow(np.append(times[:first], time), np.append(path[:first], [point], axis=0), True)
 
-    The last step of the solver ends outside, however far, and so may some frames in it.
-    """
-    good = jax.vmap(within)(path)
-    first = jnp.where(good.all(), len(times), jnp.argmin(good))  # the start is inside: never zero
 
-    def halve(_: Array, between: tuple[Array, Array, Coordinates]) -> tuple[Array, Array, Coordinates]:
-        low, high, point = between
+def _curve(slope: _Compiled, start: np.ndarray, until: float, within: _Compiled) -> tuple[Any, float]:
+    """A function of time, and the time up to which it is known: the end, or a step beyond the edge."""
+    if not np.isfinite(slope(start)).all():
+        return None, 0.0
+    solver = DOP853(lambda time, point: np.asarray(slope(point)), 0.0, start, until, rtol=1e-7, atol=1e-9)
+    clock: list[float] = [0.0]
+    parts: list[Any] = []
+    while solver.status == "running" and len(parts) < _STEPS and within(solver.y):
+        solver.step()
+        if solver.status != "failed":
+            clock.append(solver.t)
+            parts.append(solver.dense_output())
+    return OdeSolution(clock, parts) if parts else None, clock[-1]
+
+
+def _edge(
+    curve: Any, within: _Compiled, low: float, high: float, point: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """The last point inside between a time that is inside and one that is not, by halving."""
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
         there = curve(middle)
-        here = within(there)
-        return jnp.where(here, middle, low), jnp.where(here, high, middle), jnp.where(here, there, point)
-
-    between = times[first - 1], jnp.minimum(times[jnp.minimum(first, len(times) - 1)], stop), path[first - 1]
-    low, _, point = jax.lax.fori_loop(0, HALVINGS, halve, between)
-    after = jnp.arange(len(times))[:, None] >= first
-    return times.at[first].set(low), jnp.where(after, jnp.inf, path).at[first].set(point), first < len(times)
+        if within(there):
+            low, point = middle, there
+        else:
+            high = middle
+    return low, point

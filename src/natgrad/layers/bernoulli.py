@@ -128,11 +128,14 @@ def _folded(
     """Terms of up to fifteen units combined, in passing: no term is ever stored.
 
     Slices are of equal length, since others are not vectorized: of a prime number of units each stays alone.
+    Tracing is most of a second start, so a term is traced once for all slices.
     """
     units = arrays[0].shape[0]
     number = max(count for count in range(1, 16) if units % count == 0)
     side = units // number
-    parts = [term(*(array[at : at + side] for array in arrays)) for at in range(0, units, side)]
+    once = jax.jit(term, inline=True)
+    cut = jax.lax.slice_in_dim
+    parts = [once(*(cut(array, at, at + side) for array in arrays)) for at in range(0, units, side)]
     return functools.reduce(operation, parts)
 
 

@@ -26,6 +26,12 @@ def key(seed: int, kind: str = "mixer") -> PRNGKeyArray:
     return jax.random.key(seed, impl={"mixer": _MIXER, "threefry": "threefry2x32"}[kind])
 
 
+@partial(jax.jit, static_argnums=1)
+def several(key: PRNGKeyArray, number: int) -> tuple[PRNGKeyArray, ...]:
+    """Keys split off, one by one: unpacking `jax.random.split` would compile another program."""
+    return tuple(jax.random.split(key, number))
+
+
 def _mix(word: Array) -> Array:
     """Multiply and xor-shift until every output bit depends on every input bit [murmur3]."""
     word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)

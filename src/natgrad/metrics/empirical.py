@@ -93,7 +93,7 @@ class WithDiagonal:
         return self.operator.mean_diagonal(key)
 
 
-def uncentred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
+def uncentered_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     """U, the mean of g_i g_i^T [revisiting eq. 13]."""
 
     def of_task(task: Task) -> Metric:
@@ -108,11 +108,11 @@ def uncentred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     return of_task
 
 
-def centred_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
+def centered_covariance(*, rows_at_once: int | None = None) -> TaskMetric:
     """C, the covariance of the g_i [revisiting eq. 12]."""
 
     def of_task(task: Task) -> Metric:
-        uncentered = uncentred_covariance(rows_at_once=rows_at_once)(task)
+        uncentered = uncentered_covariance(rows_at_once=rows_at_once)(task)
 
         def measure(
             key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch

@@ -1,4 +1,4 @@
-"""What a run ran on: versions, machine, devices."""
+"""What a run ran on: versions, computer, devices."""
 
 import os
 import platform

@@ -1,7 +1,7 @@
 """A run folder: the whole truth of a run.
 
 config.toml        complete and resolved         trace.jsonl    one row per evaluation
-environment.json   versions, machine, data       state/         parameters and everything else, atomically
+environment.json   versions, computer, data      state/         parameters and everything else, atomically
 samples.png        pictures of the model         gallery/       its pictures through training
 models/            copies of the model at steps 1, 2, 4, 8, ..., if asked for
 

@@ -40,3 +40,20 @@ def _take(handle: int, folder: Path) -> None:
         raise InputError(
             f"cannot lock {folder} ({error.strerror}); put the run on a disk that knows file locks"
         ) from None
+
+
+def locked(place: Path) -> bool:
+    """Whether a process holds the run's lock at this moment."""
+    try:
+        handle = os.open(place / "state" / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False

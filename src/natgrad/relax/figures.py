@@ -1,7 +1,7 @@
 """The slides' figures: flows of E[f] over the independence model and Gaussians, and balls of divergence.
 
 Blue curves follow the vanilla gradient of the panel's chart, red ones the natural gradient; dots are starts,
-squares are ends. Grey lines are levels of E[f].
+squares are ends. Gray lines are levels of E[f].
 """
 
 from collections.abc import Callable

@@ -105,7 +105,7 @@ def _order(line: dict[str, Any]) -> tuple[Any, ...]:
 def _binarization(data: Any) -> str | None:
     """How gray values become binary, also where the data set decides it; None where values are binary."""
     chosen, entry = getattr(data, "binarize", None), CATALOGUE.get(data.name)
-    if entry is not None and entry.levels == 1 and entry.in_grey is None and chosen == "round":
+    if entry is not None and entry.levels == 1 and entry.in_gray is None and chosen == "round":
         return None
     return chosen or (None if entry is None else entry.binarize)
 

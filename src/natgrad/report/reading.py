@@ -3,9 +3,7 @@
 Nothing read here is trusted: rows keep finite numbers only, and what cannot be read is absent.
 """
 
-import fcntl
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 from natgrad.config import Config
 from natgrad.records import folder as folders
+from natgrad.records.lock import locked
 from natgrad.report import columns
 from natgrad.writing import read_regular
 
@@ -80,23 +79,6 @@ def _notes(states: Path) -> dict[str, Any]:
     """The notes of the newest state that has some."""
     found = (_object(path).get("notes") for path in sorted(states.glob("*.json"), reverse=True))
     return next((notes for notes in found if isinstance(notes, dict)), {})
-
-
-def locked(place: Path) -> bool:
-    """Whether a process holds the run's lock at this moment."""
-    try:
-        handle = os.open(place / "state" / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
-    return False
 
 
 def read_all(runs: Sequence[str | Path]) -> list[Record]:

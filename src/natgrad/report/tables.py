@@ -92,7 +92,7 @@ def _apart(full: Sequence[Mapping[str, Any]], odd: Sequence[Mapping[str, Any]]) 
 
 
 def environment(records: Sequence[Record]) -> Markup:
-    """Versions, machine and data of every run; what is the same in several runs is folded away."""
+    """Versions, computer and data of every run; what is the same in several runs is folded away."""
     facts = [_known(differences.flattened(record.environment)) for record in records]
     apart = differences.differing(facts)
     same = [name for name in facts[0] if name not in apart]

@@ -14,9 +14,12 @@ from natgrad.sweep.values import by_dotted_name
 
 
 def plan_for(found: Reproduction, epochs: int, seeds: Sequence[int]) -> SweepPlan:
-    """The sweep of a reproduction: the first seed chooses among the settings of a variant, others confirm."""
+    """The sweep of a reproduction: the first seed chooses among the settings of a variant, others confirm.
+
+    By last rows, as in the papers.
+    """
     tree = copy.deepcopy(found.tree)
-    tree.setdefault("sweep", {}).update(seeds=list(seeds[:1]), confirm=list(seeds[1:]))
+    tree.setdefault("sweep", {}).update(seeds=list(seeds[:1]), confirm=list(seeds[1:]), objective="last")
     return plan_of(tree, {EPOCHS: epochs})
 
 

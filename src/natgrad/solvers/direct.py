@@ -1,6 +1,6 @@
 """The inverse of every block by Cholesky: exact, out x (in + 1)^2 numbers.
 
-LAPACK calls that XLA may run at the same time can wait for each other forever on a machine with
+LAPACK calls that XLA may run at the same time can wait for each other forever on a computer with
 few cores: `natgrad.solvers.units` makes each depend on the one before.
 """
 

@@ -24,6 +24,20 @@ def claimed(place: Path, record: Path | None) -> Iterator[IO[str]]:
 
 
 @contextmanager
+def joined(place: Path) -> Iterator[None]:
+    """The sweep's folder, shared with other workers of the same sweep, but with no sweep that is alone."""
+    with _held(place / "workers.log", place, "--out", fcntl.LOCK_SH | fcntl.LOCK_NB):
+        yield
+
+
+@contextmanager
+def record_when_free(record: Path) -> Iterator[IO[str]]:
+    """The open record, when the other workers have let go of it."""
+    with _held(record, record, "--record", fcntl.LOCK_EX) as stream:
+        yield stream
+
+
+@contextmanager
 def stoppable(place: Path) -> Iterator[None]:
     """An interrupt or a SIGTERM stops the workers, which save their states."""
 
@@ -43,7 +57,7 @@ def stoppable(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(path: Path, where: Path, flag: str) -> Iterator[IO[str]]:
+def _held(path: Path, where: Path, flag: str, how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> Iterator[IO[str]]:
     """A file open for reading and appending, locked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +68,7 @@ def _held(path: Path, where: Path, flag: str) -> Iterator[IO[str]]:
         ) from None
     with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(stream, how)
         except OSError:
             raise InputError(
                 f"another sweep is at work in {where}; wait for it, or give another {flag}"

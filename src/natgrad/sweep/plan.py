@@ -44,9 +44,10 @@ class SweepSection(BaseModel):
     seeded: tuple[str, ...] = ()
     criterion: str = ""
     columns: tuple[str, ...] = Field((), min_length=1)
-    objective: Literal["last", "best"] = "last"
+    objective: Literal["last", "best"] = "best"
     trials: PositiveInt | None = None
     search_seed: int = Field(0, ge=0, lt=2**32)
+    heartbeat: float = Field(20.0, gt=0, le=3600)
     variants: tuple[Variant, ...] = Field((Variant(),), min_length=1)
 
 

@@ -94,9 +94,9 @@ class Pool:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
 
-    def finished(self) -> Iterator[tuple[Trial, Ending]]:
-        """Wait for at least one trial to end."""
-        for key, _ in self.selector.select():
+    def finished(self, seconds: float | None = None) -> Iterator[tuple[Trial, Ending]]:
+        """Wait for at least one trial to end, or for so many seconds."""
+        for key, _ in self.selector.select(seconds):
             process = key.data
             self.selector.unregister(key.fileobj)
             core, trial = self.busy.pop(process)

@@ -36,10 +36,13 @@ class TrialRecord:
         self.known: dict[str, _Line] = {}
         for text in lines:
             try:
-                line = json.loads(text)
-                self.known[identity(line["settings"], line["seed"], line.get("seeded", ()))] = line
+                self.learn(json.loads(text))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # cut off by a kill, or of another kind
+
+    def learn(self, line: _Line) -> None:
+        """Know a line about a trial, without writing it anywhere."""
+        self.known[identity(line["settings"], line["seed"], line.get("seeded", ()))] = line
 
     def line(self, candidate: Candidate, seed: int) -> _Line | None:
         """The last line about a trial."""

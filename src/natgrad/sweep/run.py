@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from natgrad.sweep.pool import Ending, Pool, Trial, cores
 from natgrad.sweep.record import TraceRows, TrialRecord
 from natgrad.sweep.search import SettingSearch
 from natgrad.sweep.table import title, write_tables, written
+from natgrad.sweep.tickets import TicketStore
 from natgrad.sweep.values import Setting
 
 Say = Callable[[str], None]
@@ -33,14 +34,16 @@ def sweep(
     compare_only: bool = False,
     settings: Mapping[str, Any] | None = None,
     say: Say | None = None,
+    join: str | Path | None = None,
 ) -> dict[str, Any]:
     """Train every setting of a TOML file with every seed, and compare them on validation data.
 
     Trials are run folders in `out` (by default `sweeps/<name of the file>`). What became of them is written
     to `record` (by default `trials.jsonl` in `out`); those that it has the figures of are not trained again,
     and with `compare_only` none is. `workers` trainings run at a time, each on one core (by default all
-    cores). The result has the best setting of every variant, all settings, best first, and the trials that
-    failed.
+    cores). With `join`, the address of a database or the path of a journal, any number of such calls on any
+    hosts share the trials (`natgrad.sweep.join`). The result has the best setting of every variant, all
+    settings, best first, and the trials that failed.
 
     Example:
         found = natgrad.sweep.sweep("rates.toml", workers=2)
@@ -52,6 +55,12 @@ def sweep(
     place, path = places(file, out, record)
     if not compare_only:
         checks.check_candidates(plan.section, untrained(plan, records.read_record(path, plan.section)))
+    if join is not None:
+        from natgrad.sweep.join import run_joined
+
+        tickets = TicketStore(str(join), Path(file).stem, plan)
+        busy = 0 if compare_only else workers or len(cores())
+        return run_joined(plan, tickets, place, path, workers=busy, say=say or (lambda line: None))
     with claimed(place, None if record is None else path) as stream, stoppable(place):
         going = Sweep(plan, place, records.record_in(stream, plan.section), say or (lambda line: None))
         if not compare_only:
@@ -185,10 +194,14 @@ class Sweep:
             self._tell(self.search, trial.candidate)
 
     def _tell(self, search: SettingSearch, number: int) -> None:
+        search.tell(self.asked[number], self.mean_score(number, self.candidates[number].seeds))
+
+    def mean_score(self, number: int, seeds: Sequence[int]) -> float | None:
+        """How good a candidate is with these seeds; None if a training failed."""
         candidate, section = self.candidates[number], self.plan.section
-        rows = [deciding_row(self.record.rows(candidate, seed), section) for seed in candidate.seeds]
+        rows = [deciding_row(self.record.rows(candidate, seed), section) for seed in seeds]
         values = [score(section, row[section.criterion]) for row in rows if row is not None]
-        search.tell(self.asked[number], statistics.mean(values) if len(values) == len(rows) else None)
+        return statistics.mean(values) if len(values) == len(rows) else None
 
 
 def figures_line(section: SweepSection, rows: TraceRows | None) -> str:

@@ -17,10 +17,10 @@ class SettingSearch:
     """Asks for settings and is told their values."""
 
     def __init__(self, space: Mapping[str, list[Any] | Range], seed: int, record: Path) -> None:
-        optuna = _optuna()
+        optuna = import_optuna("sweep.trials: a search", "give lists")
         self.record, self.space = record, space
         self.torn = record.exists() and not record.read_bytes().endswith(b"\n")  # the last line, by a kill
-        self.distributions = {name: _distribution(optuna, part) for name, part in space.items()}
+        self.distributions = {name: distribution(optuna, part) for name, part in space.items()}
         asked, values = _read(record)
         known = [key for key in asked if self._fits(json.loads(key))]
         sampler = optuna.samplers.TPESampler(seed=seed + len(known))  # not the same numbers again
@@ -54,7 +54,7 @@ class SettingSearch:
         self._note({"told": params, "value": value})
 
     def _setting(self, params: Mapping[str, Any]) -> Setting:
-        return {name: _decoded(self.space[name], params[name]) for name in self.space}
+        return {name: decoded(self.space[name], params[name]) for name in self.space}
 
     def _fits(self, params: Mapping[str, Any]) -> bool:
         """Whether a recorded setting belongs to this space, which may have been changed since."""
@@ -83,7 +83,8 @@ def _read(record: Path) -> tuple[list[str], dict[str, float | None]]:
     return list(asked), values
 
 
-def _distribution(optuna: Any, part: list[Any] | Range) -> Any:
+def distribution(optuna: Any, part: list[Any] | Range) -> Any:
+    """What optuna draws a setting from."""
     if not isinstance(part, Range):
         return optuna.distributions.CategoricalDistribution([json.dumps(value) for value in part])
     kinds = optuna.distributions
@@ -96,7 +97,8 @@ def _encoded(part: list[Any] | Range, value: Any) -> Any:
     return value if isinstance(part, Range) else json.dumps(value)
 
 
-def _decoded(part: list[Any] | Range, value: Any) -> Any:
+def decoded(part: list[Any] | Range, value: Any) -> Any:
+    """A setting's value, from what optuna drew."""
     return value if isinstance(part, Range) else json.loads(value)
 
 
@@ -106,12 +108,13 @@ def _contains(part: list[Any] | Range, value: Any) -> bool:
     return value in [json.dumps(inner) for inner in part]
 
 
-def _optuna() -> Any:
+def import_optuna(what: str, instead: str) -> Any:
+    """Optuna, or what needs it and what to do without it."""
     try:
         import optuna
     except ImportError:
         raise InputError(
-            "sweep.trials: a search needs optuna, which is missing; pip install natgrad[sweep], or give lists"
+            f"{what} needs optuna, which is missing; pip install natgrad[sweep], or {instead}"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

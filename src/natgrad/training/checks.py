@@ -71,4 +71,4 @@ def chunk_end(settings: Any, operations: int, at: TrainingProgress, per_epoch: i
 
 def learned(settings: Any, dataset: Dataset) -> int:
     """The training rows that an epoch goes through: all, or those that have labels."""
-    return getattr(settings.data, "labelled", None) or len(dataset.train)
+    return getattr(settings.data, "labeled", None) or len(dataset.train)

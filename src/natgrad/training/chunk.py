@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad import tree
@@ -67,6 +68,11 @@ def totals_of(algorithm: Algorithm, info: Info) -> Totals:
     """Totals as shaped as those of a method's steps."""
     zero = jnp.zeros((), jnp.int32)
     return Totals(info.value, info.value, zero, zero, info.diagnostics, algorithm.describe(info))
+
+
+def no_totals(like: Totals) -> Totals:
+    """Totals of no step, by NumPy: nothing is compiled for them."""
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
 
 
 def chunk(algorithm: Algorithm, size: int, draw: Callable[..., Batch]) -> Callable[..., tuple[State, Totals]]:

@@ -37,10 +37,22 @@ def program_key(settings: Any, stage: int, pace: Pace, replaceable: Hashable = (
     return settings.model_dump_json(exclude=exclude), stage, pace, replaceable
 
 
-def without_rate(settings: Any) -> Any:
-    """Settings that are the same for all learning rates."""
-    section = settings.optimizer.model_copy(update={"learning_rate": 0.0})
-    return settings.model_copy(update={"optimizer": section})
+def numbers_of(settings: Any) -> tuple[float, float]:
+    """The numbers that are arguments of a step: the learning rate, and a damping that does not change."""
+    return settings.optimizer.learning_rate, settings.metric.damping if _is_damped(settings) else 1.0
+
+
+def without_numbers(settings: Any) -> Any:
+    """Settings that are the same for all learning rates and dampings."""
+    update = {"optimizer": settings.optimizer.model_copy(update={"learning_rate": 0.0})}
+    if _is_damped(settings):
+        update["metric"] = settings.metric.model_copy(update={"damping": 1.0})
+    return settings.model_copy(update=update)
+
+
+def _is_damped(settings: Any) -> bool:
+    metric = getattr(settings, "metric", None)
+    return hasattr(metric, "damping") and getattr(metric, "final_damping", None) is None
 
 
 def compiled(

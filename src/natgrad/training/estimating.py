@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from natgrad import config
 from natgrad.core import State
-from natgrad.data.coding import GREY, to_bytes
+from natgrad.data.coding import GRAY, to_bytes
 from natgrad.data.dataset import Dataset, assemble
 from natgrad.data.splits import Parts
 from natgrad.errors import InputError
@@ -147,7 +147,7 @@ def rows_as_data(
 ) -> Dataset:
     """Rows as a session takes them: bytes, {0,1} or 256 levels, or float32. A few are evaluated on, too."""
     binary = bool(((rows == 0) | (rows == 1)).all())
-    levels = 1 if binary or binarize == "real" else GREY
+    levels = 1 if binary or binarize == "real" else GRAY
     coded = rows.astype(np.uint8) if binary else to_bytes(rows) if levels > 1 else rows
     if binarize == "real":
         coded = rows.astype(np.float32)

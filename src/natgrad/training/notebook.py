@@ -14,7 +14,7 @@ def run_text(run: Any) -> str:
     epochs = f"epoch {rows[-1]['epoch']} of {run.config.training.epochs}" if rows else "no epoch"
     best = f", the best is {run.summary['best_epoch']}" if "best_epoch" in run.summary else ""
     named = f"{run.config.model.kind}, {run.config.method} on {Path(run.config.data.name).name}"
-    figures = "  ".join(f"{title} {value:.6g}" for title, value in run_figures(run).items())
+    figures = ", ".join(f"{title} {value:.6g}" for title, value in run_figures(run).items())
     return "\n  ".join(filter(None, (f"Run {run.folder}: {named}", epochs + best, figures)))
 
 
@@ -39,6 +39,7 @@ def run_html(run: Any) -> str:
 def drawn_curves(run: Any, column: str | None = None) -> Any:
     """Training and validation loss, or one column of the trace, against epochs, as matplotlib's figure."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(5, 3.2), dpi=110, layout="constrained")
     axes = figure.subplots()
@@ -49,5 +50,6 @@ def drawn_curves(run: Any, column: str | None = None) -> Any:
     if best := run.summary.get("best_epoch"):
         axes.axvline(best, color="0.7", lw=1, zorder=0, label=f"best by {spec.criterion.replace('_', ' ')}")
     axes.set(xlabel="epoch", ylabel=column or "loss")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     return figure

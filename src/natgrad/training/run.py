@@ -22,7 +22,7 @@ from natgrad.training import resume as beginnings
 from natgrad.training import signals
 from natgrad.training.notebook import drawn_curves, run_html, run_text
 from natgrad.training.session import Session
-from natgrad.training.watcher import Together, Watcher
+from natgrad.training.watcher import Together, Watcher, end_watch
 from natgrad.writing import write
 
 _REPORT = "natgrad.report.making:report_runs"  # which reads runs
@@ -89,12 +89,15 @@ def train(
 
 @contextmanager
 def _progress(settings: config.RunSettings, watch: Watcher | None, *, verbose: bool) -> Iterator[Any]:
-    """A watcher, with a progress bar beside it if that is asked for."""
-    if not verbose:
-        yield watch
-        return
-    with registry.resolve_reference(_PROGRESS)(settings) as bar:
-        yield bar if watch is None else Together(bar, watch)
+    """A watcher, with a progress bar beside it if that is asked for; it is told when the training is over."""
+    try:
+        if not verbose:
+            yield watch
+            return
+        with registry.resolve_reference(_PROGRESS)(settings) as bar:
+            yield bar if watch is None else Together(bar, watch)
+    finally:
+        end_watch(watch)
 
 
 def run_config(

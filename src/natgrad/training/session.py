@@ -28,8 +28,8 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training.best import Best, Saved, stored_best
 from natgrad.training.checks import check_training, chunk_end
-from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound
-from natgrad.training.compile import compiled, program_key, without_rate
+from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, no_totals
+from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
 from natgrad.training.first import FirstState
 from natgrad.training.learning import learning_doubt, note_doubt
 from natgrad.training.signals import Interrupted, Stop
@@ -54,7 +54,7 @@ class Session:
         check_training(settings, dataset)
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed, settings.training.random)
-        self.key_model, self.key_order, self.key_steps, key_watch = jax.random.split(key, 4)
+        self.key_model, self.key_order, self.key_steps, key_watch = generator.several(key, 4)
         self.spec = registry.spec_of(settings.model.kind)
         self.kind = registry.resolve_reference(self.spec.kind)
         self.problem = self.kind.problem(key_watch, settings, dataset)
@@ -63,13 +63,12 @@ class Session:
         self.per_epoch = self.problem.number // settings.training.batch_size
         self.total = self.per_epoch * settings.training.epochs
         self.batch = jax.eval_shape(self.problem.draw, key, self.rows, self._order(0), 0)
-        self.compile_seconds, self.saved = 0.0, time.monotonic()
-        self.summary: dict[str, Any] = {}
+        self.compile_seconds, self.saved, self.summary = 0.0, time.monotonic(), dict[str, Any]()
         self.advance: Callable[..., Any]
         self.state: State
         self.totals: Totals
         self.best = Best()
-        self.rate: Any = settings.optimizer.learning_rate if self.problem.paced else 1.0
+        self.numbers: Any = numbers_of(settings) if self.problem.paced else ()
         self._enter(self._stage())
 
     @classmethod
@@ -107,13 +106,14 @@ class Session:
     def _enter(self, stage: int) -> None:
         """Take up the method of a stage at the present pace, and the shapes of what it carries and sums."""
         self.stage = stage
-        pace = self.pace._replace(rate=lambda: self.rate)
+        pace = self.pace._replace(numbers=(lambda: self.numbers) if self.problem.paced else None)
         self.algorithm = self.problem.algorithm(self.problem.stages[stage][1], pace)
-        shared = without_rate(self.settings) if self.problem.paced else self.settings
+        shared = without_numbers(self.settings) if self.problem.paced else self.settings
         pace = self.pace if self.spec.is_scheduled(self.settings) else self.pace._replace(steps=0)
         self.key_program = program_key(shared, stage, pace, self.problem.replaceable)
         fresh = lambda key: self.kind.fresh(key, self.settings, self.model_shape)  # noqa: E731
-        self.first = FirstState(fresh, self.algorithm, self.batch, (self.key_program, self.model_shape))
+        made_of = self.key_program, self.model_shape, self.numbers[1:]  # a damping may be in the state
+        self.first = FirstState(fresh, self.algorithm, self.batch, made_of)
         self.shape, self.info, self.sums = self.first.shapes(self.key_model)
 
     def _order(self, epoch: int) -> jax.Array:
@@ -201,18 +201,18 @@ class Session:
     def _compile(self) -> Callable[..., Any]:
         """The chunk of steps, compiled ahead so that its time is known apart; the state is donated to it."""
         function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
-        rate, began = self.rate, time.perf_counter()
+        numbers, began = self.numbers, time.perf_counter()
 
         def advance(*given: Any) -> Any:
-            self.rate = given[-1]  # an argument, so that one program serves all rates
+            self.numbers = given[-1]  # arguments, so that one program serves all rates and dampings
             found = function(*given[:-1])
-            self.rate = rate
+            self.numbers = numbers
             return found
 
-        arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, rate
+        arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, numbers
         program = compiled(advance, *arguments, steps=self.total, donate=(1,), key=self.key_program)
         self.compile_seconds = time.perf_counter() - began
-        return lambda *given: program(*given, rate)
+        return lambda *given: program(*given, numbers)
 
     def _change(self, stage: int) -> None:
         """Continue with another stage: the same model; what the method carries begins again."""
@@ -229,7 +229,7 @@ class Session:
         return int(self.state.steps)
 
     def _nothing(self) -> Totals:
-        return tree.zeros(self.sums)
+        return no_totals(self.sums)
 
     def _due(self) -> bool:
         """Whether the state as it is wants a row: at the beginning, at the end, and every so many epochs."""

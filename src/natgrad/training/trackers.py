@@ -2,8 +2,8 @@
 
     natgrad.train(data="digits", watch=natgrad.WandbWatcher(project="digits"))
 
-Every row of the trace is logged as it is written. Keyword arguments are those of `wandb.init` and of
-`mlflow.start_run`.
+Every row of the trace is logged as it is written, and the run ends with the training. Keyword arguments are
+those of `wandb.init` and of `mlflow.start_run`.
 """
 
 from importlib import import_module
@@ -30,9 +30,10 @@ class WandbWatcher:
         self.run.log(_numbers(row), step=row["step"])
 
     def close(self) -> None:
-        """End the run."""
+        """End the run; another training with this watcher begins another."""
         if self.run is not None:
             self.run.finish()
+            self.run = None
 
 
 class MlflowWatcher:
@@ -55,6 +56,7 @@ class MlflowWatcher:
         """End the run, if this watcher began it."""
         if self.begun:
             self.package.end_run()
+            self.begun = False
 
 
 def _installed(name: str) -> Any:

@@ -4,13 +4,19 @@ from typing import Any, Protocol
 
 
 class Watcher(Protocol):
-    """A watcher: called after every chunk and after every evaluation."""
+    """A watcher: called after every chunk and after every evaluation; one with a `close` also at the end."""
 
     def advanced(self, steps: int, total: int, loss: float) -> None:
         """`steps` of `total` are done; the loss of late."""
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """A row was added to the trace."""
+
+
+def end_watch(watch: Watcher | None) -> None:
+    """Tell a watcher that the training is over, if it has a method `close` to be told by."""
+    if close := getattr(watch, "close", None):
+        close()
 
 
 class Together:

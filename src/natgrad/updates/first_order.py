@@ -49,9 +49,9 @@ SCHEDULES: dict[str, Callable[[float, Decay], optax.Schedule]] = {
 
 def rate_schedule(chosen: Any, pace: Pace, rate: float | None = None) -> optax.Schedule:
     """The learning rate of a section of settings, or another one, as a function of the step."""
-    if rate is None and pace.rate is not None:  # known where a step is traced
-        given = pace.rate
-        return lambda count: rate_schedule(chosen, pace, given())(count)
+    if rate is None and pace.numbers is not None:  # known where a step is traced
+        given = pace.numbers
+        return lambda count: rate_schedule(chosen, pace, given()[0])(count)
     start = pace.cut * (chosen.learning_rate if rate is None else rate)
     if not hasattr(chosen, "schedule"):
         return optax.constant_schedule(start)

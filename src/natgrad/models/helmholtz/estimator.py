@@ -35,7 +35,7 @@ class HelmholtzMachine(RowEstimator):
         learning_rate: the step size; None for the method's default.
         damping: the natural methods' damping; None for the method's default, and for methods without one.
         optimizer: what is done with the direction: sgd, momentum, nesterov, adam, nadam, rmsprop.
-        binarize: grey values are drawn again at every use in training ("resample"), or rounded ("round").
+        binarize: gray values are drawn again at every use in training ("resample"), or rounded ("round").
         posterior_samples: samples of the hidden units in `transform` and `score_samples`.
         scale: bring every feature to [0, 1] by its range in `fit`, clipping what lies beyond it later;
             otherwise values outside [0, 1] are an error.
@@ -82,7 +82,7 @@ class HelmholtzMachine(RowEstimator):
         return self._unscaled(np.asarray(means, X.dtype))
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """The log-likelihood of every row in nats, importance-sampled; grey values are rounded."""
+        """The log-likelihood of every row in nats, importance-sampled; gray values are rounded."""
         check_is_fitted(self)
         return self._inferred(self._rows(X).round()).log_likelihood.astype(np.float64)
 

@@ -53,14 +53,14 @@ def log_means(
     rows, chunk = portion_sizes(sum(model.sizes), visible.shape[1], samples, memory_mb)
     kept = weights.kept_for(samples) if tails else 0
 
-    def estimate(own: PRNGKeyArray, portion: _Visible) -> Running:
-        return _estimate(own, model, portion, samples, power, chunk=chunk, kept=kept)
+    def running_sums(own: PRNGKeyArray, portion: _Visible) -> Running:
+        return _running_sums(own, model, portion, samples, power, chunk=chunk, kept=kept)
 
-    return over_rows(estimate, key, visible, rows, samples)
+    return over_rows(running_sums, key, visible, rows, samples)
 
 
 @partial(jax.jit, static_argnames=("chunk", "kept"), compiler_options=compilation.WIDE)
-def _estimate(
+def _running_sums(
     key: PRNGKeyArray,
     model: Helmholtz,
     visible: _Visible,

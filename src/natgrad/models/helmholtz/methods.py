@@ -78,7 +78,7 @@ class Own(NamedTuple):
     """What one network has of its own: its rate, damping and refresh."""
 
     rate: optax.Schedule
-    damping: float
+    damping: optax.Schedule
     refresh: int
 
 
@@ -152,7 +152,7 @@ def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
     for name, part in PARTS.items():
         own = _own(settings, pace, name)
         if name in with_metric:
-            direction = _natural(settings, own, pace, (sources[name], part), objective)
+            direction = _natural(settings, own, (sources[name], part), objective)
             blocks[name] = Block(part, direction)
         elif looks:
             blocks[name] = Block(part, paced(steepest(), own.rate))
@@ -166,7 +166,7 @@ def _asleep(settings: Any, pace: Pace) -> Direction:
     resting = settings.metric.model_copy(update={"kl_radius": 0.0, "adaptive": False})
     own, part = _own(settings, pace, "recognition"), PARTS["recognition"]
     found = _natural(
-        settings.model_copy(update={"metric": resting}), own, pace, (fisher.recognition_from_dreams, part)
+        settings.model_copy(update={"metric": resting}), own, (fisher.recognition_from_dreams, part)
     )
     return blockwise({"recognition": Block(part, found)})
 
@@ -174,7 +174,6 @@ def _asleep(settings: Any, pace: Pace) -> Direction:
 def _natural(
     settings: Any,
     own: Own,
-    pace: Pace,
     source_and_part: tuple[Callable[[int | None], Metric], Part],
     objective: Objective | None = None,
 ) -> Direction:
@@ -185,7 +184,7 @@ def _natural(
     if chosen.average:
         metric = averaged(metric, chosen.average)
     options = Options(
-        damping=_damping(chosen, own.damping, pace),
+        damping=_damping(chosen, own.damping),
         length=_length(chosen, own.rate),
         gain=True,
         refresh=own.refresh,
@@ -201,7 +200,7 @@ def _natural(
 def _own(settings: Any, pace: Pace, name: str) -> Own:
     chosen, metric = getattr(settings, name), settings.metric
     rate = rate_of(settings, pace, name)
-    return Own(rate, chosen.damping or metric.damping, chosen.refresh or metric.refresh)
+    return Own(rate, _damping_schedule(metric, pace, chosen.damping), chosen.refresh or metric.refresh)
 
 
 def _choice(settings: Any, refresh: int) -> Choice:
@@ -212,9 +211,17 @@ def _choice(settings: Any, refresh: int) -> Choice:
     return _SOLVERS[chosen.solver](refresh, chosen.iterations)
 
 
-def _damping(chosen: Any, damping: float, pace: Pace) -> Damping:
-    final = (chosen.final_damping or damping) / damping
-    falling = scheduled(SCHEDULES["exponential"](damping, Decay(pace.steps, final)))
+def _damping_schedule(chosen: Any, pace: Pace, own: float | None) -> optax.Schedule:
+    """The damping as a function of the step; one that does not change may be the pace's."""
+    if own is None and pace.numbers is not None and chosen.final_damping is None:
+        given = pace.numbers
+        return lambda count: given()[1]  # known where a step is traced
+    damping = own or chosen.damping
+    return SCHEDULES["exponential"](damping, Decay(pace.steps, (chosen.final_damping or damping) / damping))
+
+
+def _damping(chosen: Any, schedule: optax.Schedule) -> Damping:
+    falling = scheduled(schedule)
     if not chosen.adaptive:
         return falling
     return levenberg_marquardt(falling, factor=_FACTOR, every=_WATCHED, bounds=(1e-3, 1e3))

@@ -1,7 +1,7 @@
 """What is measured while a model trains: validation loss, test likelihood, exact KL where possible.
 
 The same rows with the same keys at every evaluation, so that curves are comparable; they are a
-random subset by the split's seed, since some published sets are sorted by class. Grey rows of
+random subset by the split's seed, since some published sets are sorted by class. Gray rows of
 resampled sets are made binary once.
 """
 
@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray
 from natgrad import config
 from natgrad.data import Dataset
 from natgrad.evaluate.held_out import binary_rows
+from natgrad.layers.bernoulli import Coding
 from natgrad.models.helmholtz import exact
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz.machine import Helmholtz
@@ -32,7 +33,7 @@ class Monitor:
 
     def measure(self, model: Helmholtz) -> dict[str, Any]:
         """One row's worth of measurements."""
-        coded = lambda rows: model.coding.value(rows, model.prior.dtype)  # noqa: E731
+        coded = lambda rows: _coded(model.coding, rows, model.prior.dtype)  # noqa: E731
         few, many = self.settings.objective.samples, self.settings.evaluation.test_samples
         valid = coded(self.valid)
         likelihood = partial(importance.log_likelihood, self.key, model, tails=False)  # quicker
@@ -46,4 +47,5 @@ class Monitor:
         return row
 
 
+_coded = jax.jit(Coding.value, static_argnums=(0, 2))
 _divergence = jax.jit(exact.data_divergence)

@@ -18,10 +18,10 @@ STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can
 
 
 class Data(sections.Data):
-    """Which data, how grey values become binary, and how rows are split."""
+    """Which data, how gray values become binary, and how rows are split."""
 
     binarize: Literal["round", "resample"] | None = setting(
-        None, "Grey values are rounded once, or drawn again at every use.", unset="that of the data set"
+        None, "Gray values are rounded once, or drawn again at every use.", unset="that of the data set"
     )
 
 
@@ -89,7 +89,9 @@ class BlockSamples(Section):
         "with none its direction is the gradient.",
     )
     rows: int = setting(
-        64, "At most so many rows make a block, of every datum equally many (0: all that a step draws).", ge=0
+        64,
+        "At most this many rows make a block, equally many of each data row (0: all that a step draws).",
+        ge=0,
     )
 
 
@@ -110,8 +112,8 @@ class BlockMetric(sections.Iterative, Diagonal):
 
     solver: Literal["auto", "direct", "dual", "exact", "shared", "cg", "diagonal"] = setting(
         "auto",
-        "How blocks are solved: direct, dual exactly, or exact, the smaller of both; auto, shared, cg "
-        "nearly; diagonal drops the rest.",
+        "How blocks are solved. Exactly: direct, dual, or exact (the cheaper of the two). Approximately: "
+        "auto, shared, cg. By their diagonals alone: diagonal.",
     )
 
     @model_validator(mode="after")
@@ -139,7 +141,7 @@ class NaturalPart(PlainPart):
         None, "The damping of this network alone.", unset="metric.damping"
     )
     refresh: PositiveInt | None = setting(
-        None, "Steps that a metric of this network serves.", unset="metric.refresh"
+        None, "For how many steps a metric of this network is kept.", unset="metric.refresh"
     )
 
 

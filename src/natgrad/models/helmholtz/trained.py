@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.errors import InputError, check_counts
 from natgrad.evaluate.completed import Completions, checked_mask
-from natgrad.evaluate.notebook import model_text
+from natgrad.evaluate.notebook import model_html, model_text
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, export
 from natgrad.models.helmholtz import inpainting as inpaint
@@ -28,7 +28,7 @@ class Trained:
 
     parameters: Helmholtz
 
-    __repr__ = model_text
+    __repr__, _repr_html_ = model_text, model_html
 
     def sample(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """Binary rows drawn from the model, [number, visible]."""

@@ -72,7 +72,7 @@ def examples_of(dataset: Dataset, targets_of: Targets, *, labeled: int | None, s
     if labeled is not None and labeled > count:
         raise InputError(
             f"expected at most the {count} training rows of {dataset.name} to be labeled, got {labeled}; "
-            "lower --labelled"
+            "lower --labeled"
         )
     marks = np.zeros(count) if targets is None else targets.reshape(-1)
     chosen, rest = evenly(marks, labeled or count, seed)
@@ -157,7 +157,7 @@ def unlabeled(examples: StoredExamples, size: int, count: int) -> MetricRows:
     if not total:
         raise InputError(
             "there are no unlabeled rows for the metric, since every training row is learned from; "
-            "use labeled data and give --labelled, fewer than the training rows"
+            "use labeled data and give --labeled, fewer than the training rows"
         )
 
     def rows(

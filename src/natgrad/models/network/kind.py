@@ -147,7 +147,7 @@ def held_out_figures(settings: Any, dataset: Dataset, model: Model, *, rows: int
 
 def _examples(settings: Any, dataset: Dataset) -> StoredExamples:
     """The rows to learn from."""
-    labeled, seed = settings.data.labelled, settings.data.split_seed
+    labeled, seed = settings.data.labeled, settings.data.split_seed
     return examples.examples_of(dataset, _targets(settings.model), labeled=labeled, seed=seed)
 
 

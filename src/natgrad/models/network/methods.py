@@ -15,7 +15,7 @@ from natgrad.core import Algorithm, Direction, Pace, Solver
 from natgrad.layers.perceptron import Activation
 from natgrad.layers.task import Task, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
-from natgrad.metrics.empirical import centred_covariance
+from natgrad.metrics.empirical import centered_covariance
 from natgrad.metrics.units import exact_units, sampled_units
 from natgrad.models.network.presets import (
     hessian_free_parts,
@@ -80,7 +80,7 @@ def _natural(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
 def _tonga(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
     chosen = settings.metric
     usual = automatic(conjugate_gradient(chosen.iterations))
-    return _whole(centred_covariance(rows_at_once=chosen.rows_at_once), usual, settings, task, rate)
+    return _whole(centered_covariance(rows_at_once=chosen.rows_at_once), usual, settings, task, rate)
 
 
 def _hessian_free(settings: Any, task: Task, rate: optax.Schedule) -> Direction:

@@ -22,7 +22,7 @@ from natgrad.layers.perceptron import Activation
 from natgrad.layers.perceptron import perceptron as perceptron_network
 from natgrad.layers.task import Task, supervised, task_loss
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton
-from natgrad.metrics.empirical import centred_covariance, squared_gradients, with_diagonal
+from natgrad.metrics.empirical import centered_covariance, squared_gradients, with_diagonal
 from natgrad.metrics.units import exact_units
 from natgrad.solvers.choice import always
 from natgrad.solvers.cost import automatic
@@ -95,7 +95,7 @@ def hessian_free_parts(iterations: int) -> tuple[TaskMetric, Solver]:
 def tonga(task: Task, *, rate: float = 1.0, damping: float = 0.1, iterations: int = 20) -> Algorithm:
     """Le Roux's natural gradient by the covariance of gradients, solved in the smaller space."""
     options = Options(damping=constant(damping), length=learning_rate(rate))
-    return truncated(task, centred_covariance(), automatic(conjugate_gradient(iterations)), options)
+    return truncated(task, centered_covariance(), automatic(conjugate_gradient(iterations)), options)
 
 
 class Spanned(NamedTuple):

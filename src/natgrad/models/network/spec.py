@@ -20,12 +20,12 @@ _POOL = 2  # pixels of a side that a bank's maximum makes one of
 class Data(sections.Data):
     """Which data, what their values are, how rows are split, and how many have labels."""
 
-    binarize: Literal["round", "resample", "grey", "real"] = setting(
-        "grey",
+    binarize: Literal["round", "resample", "gray", "real"] = setting(
+        "gray",
         "Values are rounded, drawn as 0 or 1 at every use, kept in [0, 1], or kept as any real numbers.",
     )
-    labelled: PositiveInt | None = setting(
-        None, "Training rows whose targets are seen; the others may serve the metric.", unset="all"
+    labeled: PositiveInt | None = setting(
+        None, "How many training rows have labels; the others may be used for the metric.", unset="all"
     )
 
 
@@ -90,7 +90,8 @@ class AnyRows(Section):
 
     data: Literal["same", "different", "unlabeled", "both"] = setting(
         "same",
-        "Rows of the metric: the gradient's batch, those after it, rows without labels, or batch and such.",
+        "Rows of the metric: the gradient's batch, the rows after it, rows without labels, or the batch "
+        "and rows without labels.",
     )
     rows: int = setting(0, "Rows of the metric (0: as many as the batch).", ge=0)
     drawn: PositiveInt | None = setting(
@@ -243,7 +244,7 @@ SPEC = Spec(
         "activation": "model.activation",
         "output": "model.output",
         "filters": "model.filters",
-        "labelled": "data.labelled",
+        "labeled": "data.labeled",
         "metric_data": "metric.data",
         **METRIC_NAMES,
     },

@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from natgrad.core import Model
 from natgrad.errors import InputError
-from natgrad.evaluate.notebook import model_text
+from natgrad.evaluate.notebook import model_html, model_text
 from natgrad.layers.task import Network
 
 
@@ -39,7 +39,7 @@ class TrainedNetwork:
     visible: int
     real: bool = False
 
-    __repr__ = model_text
+    __repr__, _repr_html_ = model_text, model_html
 
     def outputs(self, rows: np.ndarray) -> np.ndarray:
         """The outputs before any activation, [row, output]."""

@@ -82,7 +82,7 @@ def disagreement(forward: Annealed, reverse: Annealed) -> str:
     if apart <= TOO_FAR:
         return ""
     return (
-        f"log Z is not to be trusted: the forward estimate {forward.log_z:.2f} and the reverse one "
+        f"log Z is not reliable: the forward estimate {forward.log_z:.2f} and the reverse one "
         f"{reverse.log_z:.2f} are {apart:.2f} nats apart; give more temperatures "
         "(--temperatures N, or in Python temperatures=N)"
     )

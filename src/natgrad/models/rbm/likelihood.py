@@ -33,7 +33,7 @@ class LogPartition(NamedTuple):
 
     @property
     def doubt(self) -> str:
-        """A sentence where it is not to be trusted, or nothing."""
+        """A sentence where it is not reliable, or nothing."""
         if self.forward is None or self.reverse is None:
             return ""
         return annealed.disagreement(self.forward, self.reverse)

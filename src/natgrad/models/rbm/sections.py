@@ -58,7 +58,7 @@ class Centerable(Contrastive):
 
     centering: bool = setting(
         False,
-        "Take averages from the statistics: another chart of the same machines, in which steps are made.",
+        "Subtract averages from the statistics: the same models in other coordinates for the steps.",
     )
 
 
@@ -117,7 +117,7 @@ class LearnedRoots(Roots):
 class EigenRoots(Roots):
     """Whitening by eigenvectors."""
 
-    refresh: PositiveInt = setting(20, "Steps that a decomposition serves.")
+    refresh: PositiveInt = setting(20, "For how many steps a decomposition is kept.")
 
 
 class JointFisher(sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad.errors import InputError
-from natgrad.evaluate.notebook import model_text
+from natgrad.evaluate.notebook import model_html, model_text
 from natgrad.layers import generator
 from natgrad.models.rbm import files, gibbs, pseudo
 from natgrad.models.rbm.likelihood import LogPartition, log_likelihoods, log_partition_of
@@ -31,12 +31,12 @@ class TrainedBoltzmann:
     parameters: Boltzmann
     chains: np.ndarray | None = None
 
-    __repr__ = model_text
+    __repr__, _repr_html_ = model_text, model_html
 
     def log_likelihood(self, rows: np.ndarray, **options: Any) -> np.ndarray:
         """log p(v) of every row: exact where one side is small, otherwise by annealing (see `log_z`).
 
-        There is a warning where annealing is not to be trusted.
+        There is a warning where annealing is not reliable.
         """
         found = self.log_z(rows, **options)
         found.warn()

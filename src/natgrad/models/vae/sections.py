@@ -74,7 +74,7 @@ class Bounds(Section):
 class VariationalMetric(sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive):
     """A Fisher metric of the networks."""
 
-    rows: int = setting(64, "At most so many rows of the batch make the metric (0: all).", ge=0)
+    rows: int = setting(64, "At most this many rows of the batch make the metric (0: all).", ge=0)
     gradient_decay: float = setting(
         0.0, "The decay of an average of gradients, taken before the solve (0: none).", ge=0, lt=1
     )
@@ -113,7 +113,7 @@ class NetworkPart(Section):
         None, "The damping of this network alone.", unset="metric.damping"
     )
     refresh: PositiveInt | None = setting(
-        None, "Steps that a metric of this network serves.", unset="metric.refresh"
+        None, "For how many steps a metric of this network is kept.", unset="metric.refresh"
     )
 
 

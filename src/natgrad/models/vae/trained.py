@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad.errors import InputError, check_counts
 from natgrad.evaluate import trust
 from natgrad.evaluate.completed import Completions, checked_mask
-from natgrad.evaluate.notebook import model_text
+from natgrad.evaluate.notebook import model_html, model_text
 from natgrad.evaluate.portions import in_portions
 from natgrad.evaluate.weights import Likelihood
 from natgrad.layers import generator
@@ -36,7 +36,7 @@ class TrainedVariational:
     parameters: Variational
     visible: int
 
-    __repr__ = model_text
+    __repr__, _repr_html_ = model_text, model_html
 
     def sample(self, number: int = 64, *, seed: int = 0) -> np.ndarray:
         """Rows drawn from the model, [number, visible]."""
@@ -78,7 +78,7 @@ class TrainedVariational:
     def log_likelihood(
         self, rows: np.ndarray, *, samples: int = 1000, seed: int = 0, memory_mb: float = 64.0
     ) -> Likelihood:
-        """The importance-sampled log-likelihood of rows, in nats; a warning where it is not to be trusted.
+        """The importance-sampled log-likelihood of rows, in nats; a warning where it is not reliable.
 
         With few samples it is, on average, the importance-weighted bound.
         """

@@ -1,0 +1,133 @@
+"""Solve (damping I + F) x = g where F is made of the blocks of layers (`metrics.layer_blocks`).
+
+`block_solve` is exact: (A x G + damping I)^{-1} by the eigenvectors of A and G. `factored_solve` damps each
+factor instead [martens2015 sec. 6.3], which needs only their inverses:
+
+    (A + p I)^{-1} V (G + q I)^{-1},   p q = damping,   p / q = (mean diagonal of A) / (mean diagonal of G)
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natgrad.core import Model, Solution, Solver
+from natgrad.errors import InputError
+from natgrad.metrics.layer_blocks import ExactBlock, KroneckerBlock, LayerBlocks
+from natgrad.solvers.direct import inverse
+from natgrad.solvers.results import CONVERGED, FAILED
+from natgrad.solvers.units import known_after
+
+
+class BlockFactors(NamedTuple):
+    """Blocks ready to be solved: the operator with its damping, and a factor for every layer."""
+
+    operator: LayerBlocks
+    damping: Float[Array, ""]
+    factors: tuple[Any, ...]
+
+
+class EigenFactor(NamedTuple):
+    """Eigenvectors of A and of G, and the products of their eigenvalues."""
+
+    inputs: Float[Array, "side side"]
+    outputs: Float[Array, "unit unit"]
+    values: Float[Array, "side unit"]
+
+
+class InverseFactor(NamedTuple):
+    """The inverses of A + p I and G + q I, with p and q."""
+
+    inputs: Float[Array, "side side"]
+    outputs: Float[Array, "unit unit"]
+    strengths: Float[Array, " 2"]
+
+
+_Prepare = Callable[[Any, Array, Any], tuple[Any, Any]]
+
+
+def block_solve() -> Solver:
+    """Every block with the damping added to it, exactly."""
+    return _by_blocks(_eigenvectors)
+
+
+def factored_solve() -> Solver:
+    """A x G with both of its factors damped; exact blocks exactly."""
+    return _by_blocks(_inverses)
+
+
+def _by_blocks(kronecker: _Prepare) -> Solver:
+    def prepare(operator: LayerBlocks, damping: Array, after: Any) -> tuple[BlockFactors, Any]:
+        if not isinstance(operator, LayerBlocks):
+            raise InputError("this solver needs blocks of layers; use kronecker_blocks() or exact_blocks()")
+        factors = []
+        for block in operator.blocks:
+            make = _inverse_of_exact if isinstance(block, ExactBlock) else kronecker
+            factor, after = make(block, damping, after)
+            factors.append(factor)
+        return BlockFactors(operator, jnp.asarray(damping), tuple(factors)), after
+
+    def solve(factor: BlockFactors, gradient: Model, guess: Model | None) -> Solution:
+        del guess
+        operator, damping = factor.operator, factor.damping
+        lengths: list[Array] = []
+
+        def layer(own: Any, right: Array) -> Array:
+            value, image = _solved(own, right, damping)
+            lengths.append(jnp.vdot(value, image))
+            return value
+
+        def other(diagonal: Array, right: Array) -> Array:
+            value = right / (diagonal + damping)
+            lengths.append(jnp.vdot(value, diagonal * value))
+            return value
+
+        value = operator.by_block(layer, other, gradient, (factor.factors, operator.diagonals))
+        curvature = sum(lengths[1:], lengths[0])
+        result = jnp.where(jnp.isfinite(curvature), CONVERGED, FAILED)
+        nothing = jnp.full_like(curvature, jnp.nan)
+        return Solution(value, curvature, jnp.zeros((), jnp.int32), result, nothing)
+
+    return Solver(prepare, solve)
+
+
+def _eigenvectors(block: KroneckerBlock, damping: Array, after: Any) -> tuple[EigenFactor, Any]:
+    del damping
+    values, inputs = jnp.linalg.eigh(block.inputs + after)
+    others, outputs = jnp.linalg.eigh(block.outputs + known_after(values))
+    positive = jnp.outer(jnp.maximum(values, 0), jnp.maximum(others, 0))
+    return EigenFactor(inputs, outputs, positive), known_after(others)
+
+
+def _inverses(block: KroneckerBlock, damping: Array, after: Any) -> tuple[InverseFactor, Any]:
+    means = [jnp.maximum(jnp.diagonal(side).mean(), 1e-30) for side in block]
+    p = jnp.sqrt(damping * means[0] / means[1])
+    q = jnp.sqrt(damping * means[1] / means[0])
+    inputs = _inverse(block.inputs, p + after)
+    outputs = _inverse(block.outputs, q + known_after(inputs))
+    return InverseFactor(inputs, outputs, jnp.stack([p, q])), known_after(outputs)
+
+
+def _inverse_of_exact(block: ExactBlock, damping: Array, after: Any) -> tuple[Array, Any]:
+    found = _inverse(block.matrix, damping + after)
+    return found, known_after(found)
+
+
+def _inverse(matrix: Array, damping: Array) -> Array:
+    return inverse((matrix + damping * jnp.eye(matrix.shape[0], dtype=matrix.dtype))[None])[0]
+
+
+def _solved(factor: Any, right: Array, damping: Array) -> tuple[Array, Array]:
+    """The solution X of one layer, and F X."""
+    if isinstance(factor, EigenFactor):
+        turned = factor.inputs.T @ right @ factor.outputs / (factor.values + damping)
+        value = factor.inputs @ turned @ factor.outputs.T
+        return value, right - damping * value
+    if isinstance(factor, InverseFactor):
+        p, q = factor.strengths
+        half = factor.inputs @ right  # X (G + q I)
+        value = half @ factor.outputs
+        return value, right - p * half - q * (right @ factor.outputs) + p * q * value  # A X G
+    value = (factor @ right.ravel()).reshape(right.shape)
+    return value, right - damping * value

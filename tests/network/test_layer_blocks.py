@@ -1,0 +1,319 @@
+"""Blocks of layers, found in any network: against the blocks of the dense Fisher, made by autodiff alone."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from jax.flatten_util import ravel_pytree
+
+from natgrad.core import Solver
+from natgrad.errors import InputError
+from natgrad.layers.task import Examples, Task, TaskBatch
+from natgrad.metrics.curvature import fisher, monte_carlo_fisher
+from natgrad.metrics.tracing import traced_network
+from natgrad.optax import (
+    Options,
+    block_solve,
+    constant,
+    exact_blocks,
+    factored_solve,
+    kronecker_blocks,
+    layer_report,
+    layerwise_gradient,
+    linear,
+    linked,
+    natural_gradient,
+    softmax,
+)
+
+
+def drawn(*shape, seed=0):
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+
+
+def deep_linear():
+    """A deep linear network with biases, whose K-FAC is exact for Gaussian targets."""
+    params = {f"w{n}": drawn(*shape, seed=n) for n, shape in enumerate([(4, 3), (3, 5), (5, 2)])}
+    params |= {f"b{n}": drawn(size, seed=9 + n) for n, size in enumerate([3, 5, 2])}
+
+    def network(p, x):
+        for n in range(3):
+            x = x @ p[f"w{n}"] + p[f"b{n}"]
+        return x
+
+    return network, params, drawn(6, 4, seed=20)
+
+
+def of_equinox():
+    class Net(eqx.Module):
+        convolution: eqx.nn.Conv2d
+        hidden: eqx.nn.Linear
+        last: eqx.nn.Linear
+
+        def __call__(self, x):
+            x = jnp.tanh(self.convolution(x)).reshape(-1)
+            return self.last(jnp.tanh(self.hidden(x)))
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    net = Net(
+        eqx.nn.Conv2d(2, 3, 2, stride=2, padding=1, key=keys[0]),
+        eqx.nn.Linear(27, 4, key=keys[1]),
+        eqx.nn.Linear(4, 3, use_bias=False, key=keys[2]),
+    )
+    params, rest = eqx.partition(net, eqx.is_array)
+    return lambda p, x: jax.vmap(eqx.combine(p, rest))(x), params, drawn(5, 2, 4, 4)
+
+
+def of_flax():
+    class Net(nnx.Module):
+        def __init__(self, rngs):
+            kinds = {"param_dtype": jnp.float64, "rngs": rngs}
+            self.convolution = nnx.Conv(1, 3, (3, 3), strides=2, **kinds)
+            self.last = nnx.Linear(12, 3, **kinds)
+
+        def __call__(self, x):
+            x = nnx.relu(self.convolution(x))
+            return self.last(x.reshape(x.shape[0], -1))
+
+    graph, params = nnx.split(Net(nnx.Rngs(0)), nnx.Param)
+    return lambda p, x: nnx.merge(graph, p)(x), params, drawn(5, 4, 4, 1)
+
+
+def cross_entropy(network, x, labels):
+    return lambda p: optax.softmax_cross_entropy_with_integer_labels(network(p, x), labels).mean()
+
+
+NETWORKS = {"deep linear": deep_linear, "equinox": of_equinox, "flax": of_flax}
+
+
+def dense_fisher(network, params, x, output):
+    """J^T M J / n by the Jacobian of the whole network."""
+    flat, unravel = ravel_pytree(params)
+    jacobian = jax.jit(jax.jacrev(lambda v: network(unravel(v), x)))(flat)
+    rows = np.asarray(jacobian).reshape(len(x), -1, flat.size)
+    outputs = network(params, x)
+    size = rows.shape[1]
+    roots = jax.vmap(lambda e: output.root(outputs, jnp.broadcast_to(e, outputs.shape)))(jnp.eye(size))
+    scaled = np.einsum("kro,rop->krp", np.asarray(roots), rows).reshape(-1, flat.size)
+    return scaled.T @ scaled / len(x)
+
+
+def masked_to_blocks(matrix, network, params, x):
+    """A matrix without what lies between different layers, or, of leaves without one, off the diagonal."""
+    traced = traced_network(network, params, x)
+    owner = {leaf: n for n, layer in enumerate(traced.layers) for leaf in (layer.weight, layer.bias)}
+    sizes = [leaf.size for leaf in jax.tree.leaves(params)]
+    number = np.concatenate([np.full(size, owner.get(leaf, -1)) for leaf, size in enumerate(sizes)])
+    same = (number[:, None] == number[None]) & (number[:, None] >= 0)
+    return np.where(same | np.eye(number.size, dtype=bool), matrix, 0)
+
+
+def operator(metric, network, params, x, output):
+    measured, key = metric(Task(network, output)), jax.random.key(0)
+    carry = measured.init(key, params, None)
+    return jax.jit(lambda p, x: measured.measure(key, carry, p, TaskBatch(Examples(x)))[0])(params, x)
+
+
+def as_matrix(found, params):
+    flat, unravel = ravel_pytree(params)
+    product = found.bind().mv
+    return jax.jit(jax.vmap(lambda v: ravel_pytree(product(unravel(v)))[0]))(jnp.eye(flat.size))
+
+
+def close(one, other, share=1e-8):
+    np.testing.assert_allclose(one, other, atol=share * np.abs(other).max(), rtol=0)
+
+
+@pytest.mark.few(1)  # flax has others
+@pytest.mark.parametrize("name", ["equinox", "flax", "deep linear"])
+def test_exact_blocks_are_those_of_the_dense_fisher(name):
+    network, params, x = NETWORKS[name]()
+    found = operator(exact_blocks(fisher()), network, params, x, softmax())
+    assert found.others == ()
+    expected = masked_to_blocks(dense_fisher(network, params, x, softmax()), network, params, x)
+    assert np.count_nonzero(expected) > expected.shape[0]
+    close(as_matrix(found, params), expected)
+    close(ravel_pytree(found.bind().diagonal())[0], np.diag(expected))
+    assert found.mean_diagonal(jax.random.key(0)) == pytest.approx(np.trace(expected) / len(expected))
+
+
+def test_kronecker_blocks_are_exact_for_deep_linear_networks():
+    network, params, x = deep_linear()
+    found = operator(kronecker_blocks(fisher()), network, params, x, linear())
+    expected = masked_to_blocks(dense_fisher(network, params, x, linear()), network, params, x)
+    close(as_matrix(found, params), expected)
+    close(solved(found, params, block_solve()), np.linalg.solve(expected + 0.1 * np.eye(len(expected)),
+                                                                np.ones(len(expected))))  # fmt: skip
+
+
+def perceptron(p, x):
+    return jnp.tanh(x @ p["w"] + p["b"]) @ p["out"]
+
+
+def test_kronecker_blocks_are_exact_for_one_row():
+    params, network = {"w": drawn(4, 3), "b": drawn(3, seed=1), "out": drawn(3, 2, seed=2)}, perceptron
+    x = drawn(1, 4, seed=3)
+    found = operator(kronecker_blocks(fisher()), network, params, x, softmax())
+    close(
+        as_matrix(found, params),
+        masked_to_blocks(dense_fisher(network, params, x, softmax()), network, params, x),
+    )
+
+
+def solved(found, params, solver: Solver, damping=0.1):
+    ones = jax.tree.map(jnp.ones_like, params)
+
+    @jax.jit
+    def solve():
+        factor, _ = solver.prepare(found, jnp.asarray(damping), 0.0)
+        solution = solver.solve(factor, ones, None)
+        return solution.value, solution.curvature, solution.result
+
+    value, curvature, result = solve()
+    flat = ravel_pytree(value)[0]
+    assert result == 0
+    assert curvature == pytest.approx(float(flat @ ravel_pytree(found.bind().mv(value))[0]), rel=1e-8)
+    return flat
+
+
+def test_solves_are_those_of_the_blocks():
+    """The exact damping of a Kronecker product and of an exact block; the factored one by its definition."""
+    network, params, x = of_flax()
+    for metric in (kronecker_blocks(fisher()), exact_blocks(fisher())):
+        found = operator(metric, network, params, x, softmax())
+        matrix = np.asarray(as_matrix(found, params))
+        close(
+            solved(found, params, block_solve()),
+            np.linalg.solve(matrix + 0.1 * np.eye(len(matrix)), np.ones(len(matrix))),
+        )
+    found = operator(kronecker_blocks(fisher()), network, params, x, softmax())
+    expected = np.zeros(len(matrix))
+    changed = []
+    for block in found.blocks:
+        a, g = map(np.asarray, block)
+        ratio = np.sqrt((np.trace(a) / len(a)) / (np.trace(g) / len(g)))
+        p, q = np.sqrt(0.1) * ratio, np.sqrt(0.1) / ratio
+        changed.append(type(block)(jnp.asarray(a + p * np.eye(len(a))), jnp.asarray(g + q * np.eye(len(g)))))
+    damped = type(found)(found.parameters, tuple(changed), (), found.layers, ())
+    expected = np.linalg.solve(np.asarray(as_matrix(damped, params)), np.ones(len(matrix)))
+    close(solved(found, params, factored_solve()), expected)
+
+
+def odd(p, x):
+    """A tied weight, a scale, a bias that is used twice, a layer in a loop, and two layers."""
+    x = jnp.tanh(x @ p["tied"]) @ p["tied"].T
+    x = x * p["scale"]
+    x = x @ p["kernel"].reshape(4, 3) + p["twice"]
+    x = x + jax.lax.scan(lambda c, _: (c @ p["loop"], None), x, length=2)[0] + p["twice"]
+    return x @ p["last"].T
+
+
+def odd_parameters():
+    shapes = {"tied": (4, 4), "scale": (4,), "kernel": (12,), "twice": (3,), "loop": (3, 3), "last": (2, 3)}
+    return {name: drawn(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
+
+
+def test_what_is_no_layer_has_the_diagonal_and_it_is_said():
+    params, x = odd_parameters(), drawn(5, 4, seed=30)
+    said = layer_report(odd, params, x)
+    assert said == [
+        "['kernel']: dense, 4 x 3",
+        "['last']: dense, 3 x 2",
+        "['loop']: diagonal, since it is used by `scan`",
+        "['scale']: diagonal, since it is used by `mul`",
+        "['tied']: diagonal, since it is used 2 times",
+        "['twice']: diagonal, since it is used 2 times",
+    ]
+    with pytest.warns(UserWarning, match="not all parameters belong to layers: .*'scale'.*used by `mul`"):
+        found = operator(exact_blocks(fisher()), odd, params, x, softmax())
+    expected = masked_to_blocks(dense_fisher(odd, params, x, softmax()), odd, params, x)
+    close(as_matrix(found, params), expected)
+
+
+def test_an_output_that_is_used_before_its_bias_has_no_bias():
+    def network(p, x):
+        before = x @ p["w"]
+        return jnp.concatenate([before, before + p["b"]], axis=1)
+
+    params = {"w": drawn(4, 3), "b": drawn(3)}
+    traced = traced_network(network, params, drawn(2, 4))
+    assert [(layer.weight, layer.bias) for layer in traced.layers] == [(1, None)]
+    assert traced.others == {0: "it is used by `add`"}
+
+
+def test_averages_are_exponential_and_corrected():
+    network, params, _ = deep_linear()
+    task = Task(network, linear())
+    metric = kronecker_blocks(fisher(), decay=0.5)(task)
+    key, batches = jax.random.key(0), [TaskBatch(Examples(drawn(6, 4, seed=n))) for n in range(2)]
+    alone = [kronecker_blocks(fisher())(task).measure(key, (), params, batch)[0].blocks for batch in batches]
+    carry = metric.init(key, params, batches[0])
+    first, carry = metric.measure(key, carry, params, batches[0])
+    second, _ = metric.measure(key, carry, params, batches[1])
+    close(first.blocks[0].inputs, alone[0][0].inputs)
+    close(second.blocks[0].inputs, (alone[0][0].inputs + 2 * alone[1][0].inputs) / 3)
+
+
+def test_a_chain_under_jit_and_scan_keeps_its_blocks():
+    """Two steps with one measurement: the second has the first one's inverses, as the definition has it."""
+    network, params, x = of_flax()
+    labels = jnp.arange(5) % 3
+    loss = cross_entropy(network, x, labels)
+    blocks = {"metric": kronecker_blocks(fisher()), "solver": block_solve(), "example": x[:1]}
+    options = Options(damping=constant(0.1), refresh=2)
+    optimizer = linked(natural_gradient(network, softmax(), options=options, **blocks), optax.scale(-0.5))
+
+    def step(carry, _):
+        params, state = carry
+        updates, state = optimizer.update(jax.grad(loss)(params), state, params, inputs=x)
+        return (optax.apply_updates(params, updates), state), updates
+
+    (_, state), updates = jax.jit(lambda: jax.lax.scan(step, (params, optimizer.init(params)), length=3))()
+    matrix = np.asarray(as_matrix(operator(blocks["metric"], network, params, x, softmax()), params))
+    now = params
+    for number in range(2):
+        gradient = ravel_pytree(jax.grad(loss)(now))[0]
+        change = -0.5 * np.linalg.solve(matrix + 0.1 * np.eye(len(matrix)), gradient)
+        got = ravel_pytree(jax.tree.map(lambda leaf, number=number: leaf[number], updates))[0]
+        close(got, change)
+        now = optax.apply_updates(now, ravel_pytree(params)[1](change))
+    fresh = as_matrix(operator(blocks["metric"], network, now, x, softmax()), params)
+    gradient = ravel_pytree(jax.grad(loss)(now))[0]
+    change = -0.5 * np.linalg.solve(fresh + 0.1 * np.eye(len(matrix)), gradient)
+    close(ravel_pytree(jax.tree.map(lambda leaf: leaf[2], updates))[0], change)
+    assert state.evidence.result == 0
+
+
+@pytest.mark.slow
+def test_the_preset_learns():
+    network, params, x = of_equinox()
+    labels = jnp.arange(5) % 3
+    loss = cross_entropy(network, x, labels)
+    optimizer = linked(layerwise_gradient(network, softmax(), x, damping=0.1, refresh=5), optax.scale(-0.5))
+
+    @jax.jit
+    def step(params, state):
+        updates, state = optimizer.update(jax.grad(loss)(params), state, params, inputs=x)
+        return optax.apply_updates(params, updates), state
+
+    state, now = optimizer.init(params), params
+    for _ in range(30):
+        now, state = step(now, state)
+    assert loss(now) < 0.05 * loss(params)
+
+
+def test_mistakes_are_said():
+    network, params, x = deep_linear()
+    with pytest.raises(InputError, match="the decay of an average is a number from 0 to below 1, got 1"):
+        kronecker_blocks(decay=1)
+    with pytest.raises(InputError, match=r"an average of blocks needs the shape of a batch .* give example="):
+        natural_gradient(network, linear(), metric=kronecker_blocks(decay=0.5)).init(params)
+    with pytest.raises(InputError, match=r"needs the shapes of inputs, got refresh 3 and no example"):
+        natural_gradient(network, linear(), options=Options(refresh=3))
+    with pytest.raises(InputError, match="blocks of layers need a metric with a factor; use fisher"):
+        operator(kronecker_blocks(fisher()), network, params, x, linear()._replace(root=None))
+    with pytest.raises(InputError, match="this solver needs blocks of layers; use kronecker_blocks"):
+        block_solve().prepare(operator(monte_carlo_fisher(), network, params, x, linear()), 0.1, 0.0)
