@@ -31,11 +31,7 @@ from natgrad.layers.task import (
     Network,
     Task,
     TaskBatch,
-    check_metric_rows,
-    check_outputs,
     check_parameters,
-    check_scalar,
-    task_loss,
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
@@ -56,6 +52,7 @@ from natgrad.solvers.rows import cholesky_solve, qr_solve
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import dense_solve, dual_solve
 from natgrad.updates import natural as directions
+from natgrad.updates.arguments import check_alike, task_arguments
 from natgrad.updates.damping import Damping, constant, delayed_gratification, levenberg_marquardt, scheduled
 from natgrad.updates.first_order import inverse_time
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
@@ -154,7 +151,7 @@ def natural_gradient(
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
     like = None if example is None else TaskBatch(Examples(example))
-    return _measured(task_metric, solved, chosen, partial(_arguments, task), seed, like)
+    return _measured(task_metric, solved, chosen, partial(task_arguments, task), seed, like)
 
 
 def layerwise_gradient(
@@ -176,12 +173,12 @@ def layerwise_gradient(
         network: from (parameters, inputs) to outputs; rows must not influence each other.
         output: what the outputs say about targets.
         example: inputs of which only the shapes count.
-        damping: 0.001 by default, otherwise as for `natural_gradient`.
+        damping: 0.1 by default, otherwise as for `natural_gradient`.
         refresh: how many steps the inverses serve.
         decay: of the averages, from one renewal to the next.
         seed: of the targets that are drawn.
     """
-    given = 1e-3 if damping is None else damping
+    given = 0.1 if damping is None else damping
     strength = given if isinstance(given, Damping) else constant(given)
     return natural_gradient(
         network,
@@ -232,7 +229,7 @@ def scale_by_gauss_newton(
                 f"scale_by_gauss_newton needs the {missing}; "
                 "call update(gradients, state, parameters, batch=...)"
             )
-        _alike(updates, params, "scale_by_gauss_newton")
+        check_alike(updates, params, "scale_by_gauss_newton")
         batch, revalue = extra["batch"], half_square(problem).revalue
         assert revalue is not None
         return batch, lambda model: revalue(model, batch)
@@ -273,16 +270,6 @@ def _measured(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _alike(updates: Model, params: Model, name: str) -> None:
-    shapes: list[Any] = [jax.tree.structure(given) for given in (updates, params)]
-    if shapes[0] != shapes[1]:
-        raise InputError(
-            "gradients and parameters must have the same structure; "
-            f"put no transformation that changes it before {name}"
-        )
-    check_parameters(params)
-
-
 def _options(damping: Damping | float | None, options: Options | None, *, kept: bool = False) -> Options:
     if options is None:
         given = 1e-2 if damping is None else damping
@@ -298,40 +285,3 @@ def _options(damping: Damping | float | None, options: Options | None, *, kept: 
             "and no example; give natural_gradient example=..., or use 1"
         )
     return options if options.length is not None else options._replace(length=learning_rate(1.0))
-
-
-def _arguments(
-    task: Task, updates: Model, params: Model | None, extra: dict[str, Any]
-) -> tuple[TaskBatch, Callable[[Model], Array]]:
-    """The rows of gradient and metric, and the loss, from what `update` was given."""
-    if params is None or extra.get("inputs") is None:
-        missing = "parameters" if params is None else "inputs"
-        raise InputError(
-            f"natural_gradient needs the {missing}; call update(gradients, state, parameters, inputs=...)"
-        )
-    _alike(updates, params, "natural_gradient")
-    rows = Examples(extra["inputs"], extra.get("targets"))
-    outputs = check_outputs(task, params, rows)
-    if rows.targets is not None:
-        task.output.check(outputs, rows.targets)
-    if extra.get("value_fn") is not None:
-        check_scalar(extra["value_fn"], params)
-    others = None
-    if extra.get("metric_inputs") is not None:
-        others = Examples(extra["metric_inputs"], extra.get("metric_targets"))
-        check_metric_rows(rows, others)
-    return TaskBatch(rows, others), _value(task, rows, extra.get("value_fn"))
-
-
-def _value(task: Task, rows: Examples, given: Callable[[Model], Array] | None) -> Callable[[Model], Array]:
-    if given is not None:
-        return given
-
-    def value(parameters: Model) -> Array:
-        if rows.targets is None:
-            raise InputError(
-                "this damping or length looks at the loss; give update targets=... or value_fn=..."
-            )
-        return task_loss(task, parameters, rows)
-
-    return value

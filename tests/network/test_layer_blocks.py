@@ -28,6 +28,7 @@ from natgrad.optax import (
     natural_gradient,
     softmax,
 )
+from natgrad.solvers.layer_blocks import lower_factor
 
 
 def drawn(*shape, seed=0):
@@ -202,6 +203,14 @@ def test_solves_are_those_of_the_blocks():
     close(solved(found, params, factored_solve()), expected)
 
 
+@pytest.mark.parametrize("side", [7, 12])
+def test_a_factor_of_cholesky_by_columns(side):
+    root = np.random.default_rng(0).normal(size=(side, side))
+    matrix = root @ root.T + np.eye(side)
+    found = jax.jit(lambda: lower_factor(jnp.asarray(matrix), width=4))()
+    close(found, np.linalg.cholesky(matrix), share=1e-12)
+
+
 def odd(p, x):
     """A tied weight, a scale, a bias that is used twice, a layer in a loop, and two layers."""
     x = jnp.tanh(x @ p["tied"]) @ p["tied"].T
@@ -249,10 +258,11 @@ def test_averages_are_exponential_and_corrected():
     task = Task(network, linear())
     metric = kronecker_blocks(fisher(), decay=0.5)(task)
     key, batches = jax.random.key(0), [TaskBatch(Examples(drawn(6, 4, seed=n))) for n in range(2)]
-    alone = [kronecker_blocks(fisher())(task).measure(key, (), params, batch)[0].blocks for batch in batches]
-    carry = metric.init(key, params, batches[0])
-    first, carry = metric.measure(key, carry, params, batches[0])
-    second, _ = metric.measure(key, carry, params, batches[1])
+    own = kronecker_blocks(fisher())(task).measure
+    alone = [jax.jit(own)(key, (), params, batch)[0].blocks for batch in batches]
+    carry, measure = metric.init(key, params, batches[0]), jax.jit(metric.measure)
+    first, carry = measure(key, carry, params, batches[0])
+    second, _ = measure(key, carry, params, batches[1])
     close(first.blocks[0].inputs, alone[0][0].inputs)
     close(second.blocks[0].inputs, (alone[0][0].inputs + 2 * alone[1][0].inputs) / 3)
 
@@ -317,3 +327,47 @@ def test_mistakes_are_said():
         operator(kronecker_blocks(fisher()), network, params, x, linear()._replace(root=None))
     with pytest.raises(InputError, match="this solver needs blocks of layers; use kronecker_blocks"):
         block_solve().prepare(operator(monte_carlo_fisher(), network, params, x, linear()), 0.1, 0.0)
+
+
+def under_a_checkpoint(p, x):
+    hidden = jax.checkpoint(lambda p, x: jnp.tanh(jax.jit(lambda a, b: a @ b)(x, p["w"]) + p["b"]))(p, x)
+    return hidden @ p["o"]
+
+
+def with_heads(p, x):
+    hidden = jnp.tanh(jnp.einsum("nti,ihd->nthd", x, p["w"]) + p["b"])
+    return jnp.einsum("nthd,hdo->nto", hidden, p["o"]).sum(axis=1)
+
+
+def transposed(p, x):
+    axes = ("NWC", "WIO", "NWC")
+    hidden = jnp.tanh(jax.lax.conv_transpose(x, p["w"], (2,), "SAME", dimension_numbers=axes) + p["b"])
+    return hidden.reshape(x.shape[0], -1) @ p["o"]
+
+
+def dilated(p, x):
+    options = {"rhs_dilation": (1, 2), "dimension_numbers": ("NCHW", "OIHW", "NCHW")}
+    hidden = jax.lax.conv_general_dilated(x, p["w"], (2, 1), ((1, 0), (2, 2)), **options)
+    return jnp.tanh(hidden + p["b"][:, None, None]).reshape(x.shape[0], -1)[:, :4] @ p["o"]
+
+
+FURTHER = {  # shapes of w, b, o and x
+    under_a_checkpoint: ((4, 3), (3,), (3, 2), (5, 4)),
+    with_heads: ((4, 2, 3), (2, 3), (2, 3, 2), (5, 3, 4)),
+    transposed: ((3, 2, 2), (2,), (16, 2), (5, 4, 2)),
+    dilated: ((2, 2, 2, 3), (2,), (4, 2), (3, 2, 4, 5)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", FURTHER, ids=lambda network: network.__name__)
+def test_further_layers_are_found(network):
+    *shapes, rows = FURTHER[network]
+    params = {name: drawn(*shape, seed=n) for n, (name, shape) in enumerate(zip("wbo", shapes, strict=True))}
+    x = drawn(*rows, seed=9)
+    found = operator(exact_blocks(fisher()), network, params, x, softmax())
+    assert [(layer.weight, layer.bias) for layer in found.layers] == [(2, 0), (1, None)]
+    close(
+        as_matrix(found, params),
+        masked_to_blocks(dense_fisher(network, params, x, softmax()), network, params, x),
+    )

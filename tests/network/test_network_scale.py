@@ -86,6 +86,8 @@ import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 from natgrad.metrics.curvature import fisher
+from natgrad.metrics.layer_blocks import exact_blocks, kronecker_blocks
+from natgrad.solvers.layer_blocks import block_solve, factored_solve
 from natgrad.layers import convolution, outputs, perceptron
 from natgrad.layers.task import TaskBatch, Examples, Task
 from natgrad.models.network import presets
@@ -106,7 +108,9 @@ assert len(spread.inputs.sharding.device_set) == 2
 same = jax.device_put(layers, NamedSharding(mesh, P()))
 one = Options(length=learning_rate(1.0))
 for parts in ((fisher(), conjugate_gradient(8), one._replace(damping=levenberg_marquardt(0.1))),
-              (fisher(rows_at_once=3), minres_qlp(8), one)):
+              (fisher(rows_at_once=3), minres_qlp(8), one),
+              (kronecker_blocks(fisher()), factored_solve(), one),
+              (exact_blocks(fisher(), decay=0.5), block_solve(), one._replace(refresh=3))):
     method = presets.truncated(task, *parts)
     def step(p, batch):
         return method.step(jax.random.key(1), method.init(jax.random.key(1), p, batch), batch)[0].model

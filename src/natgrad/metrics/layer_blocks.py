@@ -197,8 +197,9 @@ def _averaging(fresh: Metric, decay: float) -> Metric:
         found, _ = fresh.measure(key, (), model, batch)
         parts = tree.blend(decay, (carry.blocks, carry.diagonals), (found.blocks, found.diagonals))
         weight = decay * carry.weight + (1 - decay)
-        corrected = jax.tree.map(lambda leaf: leaf / weight, parts)
-        return LayerBlocks(model, *corrected, found.layers, found.others), Averages(*parts, weight)
+        blocks, diagonals = jax.tree.map(lambda leaf: leaf / weight, parts)
+        corrected = LayerBlocks(model, blocks, diagonals, found.layers, found.others)
+        return corrected, Averages(*parts, weight)
 
     return Metric(init, measure)
 
