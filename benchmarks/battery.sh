@@ -1,5 +1,5 @@
 #!/bin/sh
-# The tests of dieharder that it calls good, on three kinds of streams of the generator, in about ten minutes: 20 p-values a test
+# The tests of dieharder that it calls good, on three kinds of streams of the generator: 20 p-values a test
 # instead of 100, and one length of tuples where it would try many (only one lag of sums).
 #
 #     sh benchmarks/battery.sh >benchmarks/results/generator.txt

@@ -365,6 +365,8 @@ MISTAKES = [
     ("train --device tpu --data 3by3", "no tpu found here, only cpu; use --device auto"),
     ("train --optimizer.schedul cosine", "'optimizer.schedul'; did you mean 'optimizer.schedule'"),
     ("train --wake-shar 1", "Unknown option: --wake-shar"),
+    ("train --epoch 1", "Unknown option: --epoch. Did you mean --epochs? Try `natgrad train --help`."),
+    ("evalute runs", 'Unknown command "evalute". Did you mean "evaluate"?'),
     (
         "train --method rws --damping 0.1",
         "metric.damping is not a setting of the method rws of helmholtz, but of",

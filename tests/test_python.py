@@ -193,6 +193,13 @@ def test_masks_may_have_the_shape_of_an_image():
         checked_mask(np.ones((3, 3)), 4, 6)
 
 
+def test_a_run_that_is_loaded_keeps_its_programs_too(run, monkeypatch):
+    kept = []
+    monkeypatch.setattr("natgrad.training.run.keep_programs", lambda: kept.append("now"))
+    natgrad.load(run.folder)
+    assert kept == ["now"]
+
+
 @pytest.mark.slow
 def test_programs_are_kept_on_disk_for_python_too(tmp_path, usual_environment):
     code = "import jax; from natgrad.devices import keep_programs; keep_programs(); "

@@ -128,6 +128,16 @@ def test_conjugate_gradients_converge_monotonically(rows):
     assert errors[-1] < 0.02
 
 
+@pytest.mark.parametrize(("damping", "tolerance"), [(0.1, 1e-6), (1e-3, 1e-5)])
+@pytest.mark.few(1)
+def test_conjugate_gradients_stay_where_they_have_converged(damping, tolerance):
+    """In single precision, hundreds of iterations after nothing but rounding is left."""
+    blocks, gradient = problem(rows=400, dtype=jnp.float32)
+    found = join(run(unit_conjugate_gradient(500), blocks, gradient, np.float32(damping)).value)
+    expected = dense_solve(blocks, gradient, damping)
+    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+
+
 def test_deflation_beats_plain_conjugate_gradients():
     """Over parameters, where the mean input dominates, the preconditioner saves iterations."""
     blocks, gradient = problem(inputs=40, rows=300, units=8)

@@ -9,6 +9,7 @@ from natgrad.cli.main import main
 HUGE = "1" + "0" * 30
 REFUSED = {
     "relax minimize sphere --restarts -1": "restarts: expected at least 0, got -1",
+    "relax minimize sphere --target nan": "target: expected a number, got nan",
     "relax minimize sphere --size 0": "size: expected at least 1, got 0",
     f"relax minimize sphere --size {HUGE}": "expected a whole number between",
     "relax minimize sphere --size 2000000": "has at most 10000 variables, got 2000000",

@@ -5,8 +5,10 @@ a signal; 1 anything else. Everything heavy is imported inside the commands.
 """
 
 import contextlib
+import difflib
 import gc
 import os
+import re
 import signal
 import sys
 import traceback
@@ -20,6 +22,7 @@ import natgrad
 from natgrad import errors
 from natgrad.cli import commands, kinds, relax, report, reproduce, resume, runs, settings_help, streams, sweep
 from natgrad.cli.dotted import strict, take_named, take_settings
+from natgrad.config import names
 from natgrad.errors import InputError
 
 SETTABLE = ("train", "sweep")  # commands that take settings
@@ -90,7 +93,7 @@ def _call(name: str, tokens: list[str]) -> None:
     panels: list[Any] = []
     if name == "train" and any(token in kinds.HELP for token in tokens):
         panels = settings_help.help_panels(commands.GIVEN.get("model"), commands.GIVEN.get("method"))
-    (app if name else _listing())(tokens, exit_on_error=False, print_error=False)
+    (app if name in app else _listing())(tokens, exit_on_error=False, print_error=False)
     return settings_help.show(panels) if panels else None
 
 
@@ -168,10 +171,18 @@ def _correctable(error: Exception) -> str:
 
 
 def _sentence(error: Any, name: str) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()) + (_nearest(str(error)) if name in SETTABLE else "")
     known = name in app or name in kinds.command_names()
     help_of = f"natgrad {name} --help" if known else "natgrad --help"
     return f"{text}{'' if text.endswith(('.', '?')) else '.'} Try `{help_of}`."
+
+
+def _nearest(text: str) -> str:
+    """The setting whose flag may have been meant by one that is unknown."""
+    flag = re.match(r"Unknown option: --([\w-]+)", text)
+    flags = [short.replace("_", "-") for short in names.short_names()]
+    near = difflib.get_close_matches(flag[1], flags, n=1) if flag else []
+    return f" Did you mean --{near[0]}?" if near and "Did you mean" not in text else ""
 
 
 def _cache() -> Path:

@@ -17,6 +17,7 @@ from jaxtyping import Array, Int
 
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Info, Model, State
+from natgrad.devices import keep_programs
 from natgrad.errors import InputError
 from natgrad.fitting.methods import Method, method_of
 from natgrad.layers.task import check_parameters
@@ -141,6 +142,7 @@ def least_squares(
         (True, 2.0)
     """
     began = time.perf_counter()
+    keep_programs()
     rules = _rules(steps, limits)
     check_parameters(parameters)
     parameters = jax.tree.map(jnp.asarray, parameters)

@@ -40,6 +40,10 @@ class Search:
         target: float | None = None,
         **options: Any,
     ) -> None:
+        if target is not None and np.isnan(target):
+            raise InputError(
+                "target: expected a number, got nan; leave it out to search until the budget ends"
+            )
         self.base = make(start, family, options)
         self.seed, self.target = seed, -np.inf if target is None else float(target)
         self.restart = 0

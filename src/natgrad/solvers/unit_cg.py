@@ -102,11 +102,13 @@ def _over_parameters(factor: Primal, gradient: Layer, iterations: int) -> Layer:
     def turn(at: ParameterIterate) -> ParameterIterate:
         response, energy = _energy(at.direction, rows, curvature, damping)
         product = (curvature * response) @ rows.T + damping[:, None] * at.direction
-        return _advance(at, product, energy, precondition)
+        return _advance(at, product, _step(at, energy, least), precondition)
 
-    at = repeat_turn(iterations - 1, turn, _start(join(gradient), precondition))
+    start = _start(join(gradient), precondition)
+    least = jnp.finfo(start.power.dtype).eps ** 2 * start.power
+    at = repeat_turn(iterations - 1, turn, start)
     _, energy = _energy(at.direction, rows, curvature, damping)  # the last product is not needed
-    return split(at.solution + quotient(at.power, energy)[:, None] * at.direction)
+    return split(at.solution + _step(at, energy, least) * at.direction)
 
 
 def _energy(
@@ -148,11 +150,15 @@ def _start(right: Vectors, precondition: Precondition) -> ParameterIterate:
     return ParameterIterate(jnp.zeros_like(right), right, *precondition(right))
 
 
+def _step(at: ParameterIterate, energy: Array, least: Array) -> Float[Array, "out 1"]:
+    """How far to go; a unit with nothing left but rounding stays: from there on its iterates would grow."""
+    return quotient(jnp.where(at.power < least, 0, at.power), energy)[:, None]
+
+
 def _advance(
-    at: ParameterIterate, product: Vectors, energy: Array, precondition: Precondition
+    at: ParameterIterate, product: Vectors, step: Float[Array, "out 1"], precondition: Precondition
 ) -> ParameterIterate:
-    """One iteration, from the metric's product with the direction and their inner product."""
-    step = quotient(at.power, energy)[:, None]
+    """One iteration, from the metric's product with the direction and the length of the step."""
     residual = at.residual - step * product
     corrected, power = precondition(residual)
     turned = corrected + quotient(power, at.power)[:, None] * at.direction

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from natgrad import config
 from natgrad.data.arrays import is_in_memory, saved_arrays
+from natgrad.devices import keep_programs
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
@@ -171,6 +172,7 @@ def load(run: str | Path, *, step: int | None = None, last: bool = False) -> Run
     `last` asks for the last model instead, `step` for the copy of a step's model: copies are kept at steps 1,
     2, 4, 8, ... with `evaluation.log_checkpoints`.
     """
+    keep_programs()
     place, settings = folder.open_run(run)
     stored = states.newest(place, Notes.read)
     notes: Notes = stored.notes
