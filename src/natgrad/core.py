@@ -3,9 +3,8 @@
     data -> model -> objective -> direction (metric, solve) -> update -> record
 
 A stateless stage is a plain function; a stateful one a NamedTuple of pure functions. Keys come first, then
-what is carried, then the model, then the data. A model is a frozen pytree whose leaves are exactly its
-trainable arrays, so that a gradient has the model's own type. Every gradient is of a loss to be *minimized*.
-Steps are pure and never jit themselves. Settings of a kind are in its `Spec` (`natgrad.models.registry`).
+what is carried, the model, the data. A model is a frozen pytree whose leaves are its trainable arrays: a
+gradient has its type. Every gradient is of a loss to be *minimized*. Steps are pure and never jit themselves.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -114,11 +113,12 @@ class Solver(NamedTuple):
 
     A factor may serve many gradients: that is all the K-step update is. `prepare` takes (operator, damping,
     after) and returns the factor with the next `after` (see `Estimate`); `solve` takes (factor, gradient,
-    guess).
+    guess). `place` lays a factor out on a mesh.
     """
 
     prepare: Callable[[Any, DampingStrength, Any], tuple[Factor, Any]]
     solve: Callable[[Factor, Model, Model | None], Solution]
+    place: Callable[[Factor], Factor] = lambda factor: factor
 
 
 class Step(NamedTuple):

@@ -7,10 +7,14 @@ kept on disk, for the command line and for Python alike.
 
 import os
 from pathlib import Path
+from typing import Any, TypeVar
 
 import jax
-from jax.sharding import PartitionSpec
-from jaxtyping import Array
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+from jaxtyping import Array, Float
+
+_T = TypeVar("_T")
 
 
 def placed(array: Array, *axes: str | None) -> Array:
@@ -27,6 +31,61 @@ def placed(array: Array, *axes: str | None) -> Array:
 
 def _fits(mesh: dict[str, int], name: str | None, length: int) -> str | None:
     return name if name in mesh and length % mesh[name] == 0 else None
+
+
+def parts(name: str) -> int:
+    """How many devices an axis of the mesh has; one where there is no such axis, or no mesh."""
+    return dict(jax.sharding.get_abstract_mesh().shape).get(name, 1)
+
+
+def row_products(rows: Float[Array, "row column"]) -> Float[Array, "row row"]:
+    """The products of rows with each other; on a mesh split by columns, so that only they are summed up."""
+    if not has_mesh():
+        return rows @ rows.T
+    missing = -rows.shape[1] % parts("rows")
+    columns = placed(jnp.pad(rows, ((0, 0), (0, missing))), None, "rows")
+    return placed(columns @ columns.T, None, None)
+
+
+def evenly_spaced(array: Array, axis: int, count: int) -> Array:
+    """So many of the rows along an axis: of all devices as many, where the numbers allow it."""
+    length = array.shape[axis]
+    if length % count:
+        return jax.lax.slice_in_dim(array, 0, count, axis=axis)
+    apart = array.reshape(*array.shape[:axis], count, length // count, *array.shape[axis + 1 :])
+    return jax.lax.index_in_dim(apart, 0, axis + 1, keepdims=False)
+
+
+def has_mesh() -> bool:
+    """Whether a mesh is set."""
+    return not jax.sharding.get_abstract_mesh().empty
+
+
+def by_first_axis(tree: _T, axis: str) -> _T:
+    """Every array of a tree split by its first axis, where the mesh divides it."""
+    return jax.tree.map(lambda leaf: placed(leaf, *(axis, *(None,) * (leaf.ndim - 1))[: leaf.ndim]), tree)
+
+
+def everywhere(tree: _T) -> _T:
+    """The same arrays, whole on every device: how what is split is read, saved or shown."""
+    if not has_mesh():
+        return tree
+    return _whole(tree)
+
+
+@jax.jit
+def _whole(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: placed(leaf, *(None,) * leaf.ndim), tree)
+
+
+def sharding_of(array: Any) -> NamedSharding | None:
+    """Where an array, or a shape that says so, lives on the mesh; whole everywhere if it does not say."""
+    if not has_mesh():
+        return None
+    found = getattr(array, "sharding", None)
+    return (
+        found if isinstance(found, NamedSharding) else NamedSharding(jax.sharding.get_mesh(), PartitionSpec())
+    )
 
 
 def memory_bytes() -> int:

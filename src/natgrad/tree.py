@@ -30,10 +30,14 @@ def pytree(cls: type[_T]) -> type[_T]:
 
 
 def vdot(left: _T, right: _T) -> Float[Array, ""]:
-    """The inner product of two trees of the same structure; small leaves go together, in one product."""
+    """The inner product of two trees of the same structure; small leaves go together, in one product.
+
+    Not on a mesh of devices, which would have to send them to each other.
+    """
     pairs = list(zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
-    few = [pair for pair in pairs if pair[0].size <= _FEW]
-    products = [jnp.vdot(a, b) for a, b in pairs if a.size > _FEW]
+    most = _FEW if jax.sharding.get_abstract_mesh().empty else -1
+    few = [pair for pair in pairs if pair[0].size <= most]
+    products = [(a * b).sum() if most < 0 else jnp.vdot(a, b) for a, b in pairs if a.size > most]
     if few:
         one, two = (jnp.concatenate([leaf.ravel() for leaf in side]) for side in zip(*few, strict=True))
         products.append(jnp.vdot(one, two))

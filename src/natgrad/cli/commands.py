@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,52 @@ Verbose = Annotated[bool, Parameter(negative="", help="A summary with all figure
 Tensorboard = Annotated[bool, Parameter(negative="", help="Write TensorBoard's event files into the run.")]
 
 
+@dataclass(frozen=True)
+class DeviceFlags:
+    """Flags of a training on several devices, and of several processes."""
+
+    mesh: Annotated[
+        str | None,
+        Parameter(help="Devices that split the work, as in rows=4,units=2; docs/scale.md says how."),
+    ] = None
+    coordinator: Annotated[
+        str | None, Parameter(help="HOST:PORT of the first of several processes, the same for all.")
+    ] = None
+    processes: Annotated[int | None, Parameter(help="How many processes there are.")] = None
+    process: Annotated[int | None, Parameter(help="Which one this is; the first is 0.")] = None
+    cluster: Annotated[
+        bool, Parameter(negative="", help="Find the others as Slurm, Open MPI or Kubernetes say.")
+    ] = False
+    peer_timeout: Annotated[
+        int, Parameter(help="Seconds after which a process that is not heard of is given up.")
+    ] = 60
+
+
+Devices = Annotated[DeviceFlags, Parameter(name="*")]
+ALONE = DeviceFlags()
+
+
+def join_peers(devices: DeviceFlags, *, quiet: bool, json: bool) -> tuple[bool, bool]:
+    """Meet the other processes, if there are any; all but the first are quiet and print nothing."""
+    if replace(devices, mesh=None) == ALONE:
+        return quiet, json
+    given = (devices.coordinator, devices.processes, devices.process)
+    if not devices.cluster and None in given:
+        raise InputError(
+            "expected --coordinator HOST:PORT, --processes N and --process I together, or --cluster; give all"
+        )
+    if devices.mesh is None:
+        raise InputError("several processes need a mesh over the devices of all; add --mesh rows=N")
+    if devices.peer_timeout < 1:
+        raise InputError(f"expected a --peer-timeout of 1 second or more, got {devices.peer_timeout}")
+    from natgrad.cli.supervised import note_met
+    from natgrad.training.hosts import Hosts, connect, is_first
+
+    connect(Hosts(*given, devices.peer_timeout))
+    note_met()
+    return quiet or not is_first(), json and is_first()
+
+
 def train(
     config: Path | None = None,
     *,
@@ -29,6 +76,7 @@ def train(
     quiet: Silent = False,
     verbose: Verbose = False,
     tensorboard: Tensorboard = False,
+    devices: Devices = ALONE,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> None:
@@ -52,9 +100,10 @@ def train(
     from natgrad.records.folder import unused_folder
     from natgrad.training.run import run_config
 
+    quiet, json = join_peers(devices, quiet=quiet, json=json)
     events = (out or unused_folder(settings)) if tensorboard else None
     with watched(settings, events, quiet=quiet) as watch:
-        run = run_config(settings, out=events or out, watch=watch, final=True)
+        run = run_config(settings, out=events or out, watch=watch, final=True, mesh=devices.mesh)
     return print_summary(run, json=json, quiet=quiet, verbose=verbose)
 
 

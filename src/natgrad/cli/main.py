@@ -20,14 +20,28 @@ from cyclopts import App, CycloptsError, Parameter
 
 import natgrad
 from natgrad import errors
-from natgrad.cli import commands, kinds, relax, report, reproduce, resume, runs, settings_help, streams, sweep
+from natgrad.cli import (
+    commands,
+    kinds,
+    relax,
+    report,
+    reproduce,
+    resume,
+    runs,
+    settings_help,
+    streams,
+    supervised,
+    sweep,
+)
 from natgrad.cli.dotted import strict, take_named, take_settings
 from natgrad.config import names
 from natgrad.errors import InputError
 
 SETTABLE = ("train", "sweep")  # commands that take settings
 _GARBAGE = 100_000  # new objects between two looks for garbage; tracing makes many that stay
-TRAIN = ("--out", "--quiet", "--verbose", "--tensorboard", "--dry-run", "--json", "--help")  # not settings
+HOSTS = ("--mesh", "--coordinator", "--processes", "--process", "--cluster", "--peer-timeout")
+TRAIN = ("--out", "--quiet", "--verbose", "--tensorboard", *HOSTS, "--dry-run", "--json", "--help")
+"""Flags of a training that are not settings."""
 
 OF_JAX = {  # what JAX says of the environment that it was started in, and what to do
     "Unable to initialize backend": "unset JAX_PLATFORMS, or name a device that is here",
@@ -66,9 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(_GARBAGE)
     streams.replace_closed()
     streams.widen()
+    if supervised.is_asked_for(tokens):
+        sys.exit(supervised.supervise(tokens))
+    supervised.enter()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    sys.exit(_guarded(lambda: _run(tokens), json="--json" in tokens))
+    code = _guarded(lambda: _run(tokens), json="--json" in tokens)
+    supervised.leave(code)
+    sys.exit(code)
 
 
 def _run(tokens: list[str]) -> None:
@@ -136,6 +155,8 @@ def _guarded(action: Callable[[], None], *, json: bool) -> int:
         streams.complain(str(error) or "interrupted", to_json=json)
         code = 128 + getattr(error, "signal", signal.SIGINT)
     except Exception as error:
+        if supervised.is_lost(error):
+            return supervised.LOST
         sentence = _correctable(error)
         if not sentence:
             with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from natgrad.cli import commands
-from natgrad.cli.commands import Json, Silent, Tensorboard, Verbose
+from natgrad.cli.commands import ALONE, Devices, Json, Silent, Tensorboard, Verbose
 
 
 def resume(
@@ -13,6 +13,7 @@ def resume(
     quiet: Silent = False,
     verbose: Verbose = False,
     tensorboard: Tensorboard = False,
+    devices: Devices = ALONE,
     json: Json = False,
 ) -> None:
     """Continue a training that was stopped or killed; the results are the same as without the stop.
@@ -28,11 +29,12 @@ def resume(
     from natgrad.report.reading import FINISHED, read_run
     from natgrad.training.run import resume_run
 
+    quiet, json = commands.join_peers(devices, quiet=quiet, json=json)
     settings = open_run(run)[1]
     if epochs is not None:
         training = settings.training.model_copy(update={"epochs": epochs})
         settings = settings.model_copy(update={"training": training})
     ended = read_run(run).state == FINISHED and epochs in (None, open_run(run)[1].training.epochs)
     with commands.watched(settings, run if tensorboard else None, quiet=quiet) as watch:
-        found = resume_run(run, epochs=epochs, watch=watch, final=True)
+        found = resume_run(run, epochs=epochs, watch=watch, final=True, mesh=devices.mesh)
     commands.print_summary(found, json=json, quiet=quiet or ended, verbose=verbose and not ended)

@@ -48,12 +48,18 @@ def take_batch(
     key: PRNGKeyArray, rows: StoredRows, indices: Int[Array, " batch"], dtype: jnp.dtype | type = jnp.float32
 ) -> Float[Array, "visible batch"]:
     """The chosen rows as they are, or drawn in {0,1} where they are means to resample, units-major."""
-    stored = jax.lax.optimization_barrier(rows.values[indices].T)  # products of stored matrices are faster
+    stored = jax.lax.optimization_barrier(chosen_rows(rows.values, indices).T)  # faster in products
     chosen = placed(stored, None, "rows")
     if not rows.resample:
         return chosen.astype(dtype)
     uniform = jax.random.uniform(key, chosen.shape, dtype) * rows.levels
     return (uniform < chosen.astype(dtype)).astype(dtype)  # ~ Bernoulli(value / levels)
+
+
+def chosen_rows(values: Array, indices: Int[Array, " batch"]) -> Array:
+    """Some of the stored rows; where these are split over devices, each adds those that it has."""
+    found = values[placed(indices, None)]
+    return placed(found, *(None,) * found.ndim)
 
 
 def in_order(size: int) -> Callable[..., Float[Array, "visible batch"]]:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import everywhere
 from natgrad.errors import InputError, check_counts
 from natgrad.evaluate import weights
 from natgrad.evaluate.weights import RowStatistics, Running
@@ -54,7 +55,7 @@ def in_portions(
         own = _folded(key, np.uint32(start))
         places = np.arange(start, start + size) % total  # the last portion is filled up, then cut
         portion = rows if size == total else _taken(rows, places, axis)
-        found.append(jax.tree.map(np.asarray, function(own, portion)))
+        found.append(jax.tree.map(np.asarray, everywhere(function(own, portion))))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import parts
 from natgrad.tree import pytree
 
 Initializer = Callable[..., Array]
@@ -128,15 +129,16 @@ def _folded(
     """Terms of up to fifteen units combined, in passing: no term is ever stored.
 
     Slices are of equal length, since others are not vectorized: of a prime number of units each stays alone.
+    So does each where devices split the units: slices would have to be sent.
     Tracing is most of a second start, so a term is traced once for all slices.
     """
     units = arrays[0].shape[0]
-    number = max(count for count in range(1, 16) if units % count == 0)
+    number = max(count for count in range(1, 16) if units % count == 0) if parts("units") == 1 else 1
     side = units // number
     once = jax.jit(term, inline=True)
     cut = jax.lax.slice_in_dim
-    parts = [once(*(cut(array, at, at + side) for array in arrays)) for at in range(0, units, side)]
-    return functools.reduce(operation, parts)
+    terms = [once(*(cut(array, at, at + side) for array in arrays)) for at in range(0, units, side)]
+    return functools.reduce(operation, terms)
 
 
 def _total(terms: Float[Array, "unit draw"]) -> Float[Array, " draw"]:

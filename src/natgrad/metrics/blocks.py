@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.devices import placed
 from natgrad.layers.bernoulli import Layer
 from natgrad.tree import pytree
 
@@ -32,6 +33,10 @@ class UnitBlocks:
     def units(self) -> int:
         """How many blocks there are."""
         return self.curvature.shape[0]
+
+    def placed(self) -> "UnitBlocks":
+        """The same rows on every device of a mesh, each with the curvature of its own units."""
+        return UnitBlocks(placed(self.inputs, None, None), placed(self.curvature, "units", None))
 
     def responses(self, vector: Layer) -> Float[Array, "out row"]:
         """What a change of the parameters does to every logit: u_r . v_j."""
@@ -81,6 +86,10 @@ class DenseBlocks:
     def units(self) -> int:
         """How many blocks there are."""
         return self.matrix.shape[0]
+
+    def placed(self) -> "DenseBlocks":
+        """Every block where its unit lives."""
+        return DenseBlocks(placed(self.matrix, "units", None, None))
 
     def mv(self, vector: Layer) -> Layer:
         """F v for every unit."""

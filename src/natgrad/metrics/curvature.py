@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Model, Product
+from natgrad.devices import row_products
 from natgrad.errors import InputError
 from natgrad.layers.outputs import Output
 from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, task_loss
@@ -106,8 +107,7 @@ class Curvature:
         return down, lambda w: pull(root(w.reshape(number, rank)) / scale)
 
     def _gram(self) -> Float[Array, "sample sample"]:
-        rows = self.factor_rows()
-        return rows @ rows.T
+        return row_products(self.factor_rows())
 
     def _row(self, row: Examples) -> Float[Array, "rank parameter"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)

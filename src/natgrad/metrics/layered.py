@@ -62,6 +62,10 @@ class LayeredFisher:
         given = damping if isinstance(damping, tuple) else (damping,) * len(found)
         return list(zip(found, per_unit(given, found), strict=True))
 
+    def placed(self) -> "LayeredFisher":
+        """With its rows on every device of a mesh, and what belongs to units where these live."""
+        return LayeredFisher(map_nodes(lambda node: node.placed() if _is_node(node) else node, self.blocks))
+
     def mean_diagonal(self, key: PRNGKeyArray) -> tuple[Array, ...]:
         """A number for every unit of every node: its block's trace over its side."""
         del key

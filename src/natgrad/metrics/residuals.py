@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Batch, Carry, Estimate, Metric, Model, Objective, Product, stateless
+from natgrad.devices import row_products
 from natgrad.errors import InputError
 from natgrad.layers.task import check_parameters
 from natgrad.metrics.probing import mean_diagonal
@@ -126,7 +127,7 @@ class ResidualCurvature:
 
     def _gram(self) -> Float[Array, "sample sample"]:
         rows = self.factor_rows()
-        return rows @ rows.T
+        return row_products(rows)
 
 
 def _checked(found: Any) -> list[Array]:

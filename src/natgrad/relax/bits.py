@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import placed
 from natgrad.relax import weights
 from natgrad.relax.strategy import Draws, Strategy
 
@@ -41,6 +42,7 @@ def draw_coins(population: int) -> Callable[[PRNGKeyArray, Coins], Draws]:
 
     def draw(key: PRNGKeyArray, coins: Coins) -> Draws:
         uniform = jax.random.uniform(key, (population, len(coins.eta)), coins.eta.dtype)
+        uniform = placed(uniform, "rows", None)
         return Draws(
             jnp.where(uniform < (1 + coins.eta) / 2, 1.0, -1.0).astype(coins.eta.dtype)
         )  # ~ p(x; eta)

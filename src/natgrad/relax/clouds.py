@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import placed
 from natgrad.families.gaussian import Gaussian
 from natgrad.families.selection import select_covariance
 from natgrad.geometry.retractions import exponential_factor, quadratic_factor
@@ -57,6 +58,7 @@ def draw_cloud(population: int) -> Callable[[PRNGKeyArray, Cloud], Draws]:
 
     def draw(key: PRNGKeyArray, cloud: Cloud) -> Draws:
         normal = jax.random.normal(key, (population, len(cloud.mean)), cloud.mean.dtype)
+        normal = placed(normal, "rows", None)
         return Draws(cloud.mean + cloud.scale * _turn(cloud.factor, normal), normal)  # ~ N(m, s^2 A A^T)
 
     return draw

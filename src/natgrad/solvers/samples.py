@@ -7,7 +7,8 @@ With few rows it is cheaper to look for one number per row [nrws eq. 32], as in 
 The units of all layers are cut into tiles of equal size, of which each has its layer's U^T U: so an iteration
 is a few operations however many layers there are. Their number, more than their size, is what takes time. No
 preconditioner: the mean input's eigenvalue, far above the others, takes one iteration. How this differs from
-the conjugate gradients of JAX and lineax is said in `natgrad.solvers.unit_cg`.
+the conjugate gradients of JAX and lineax is said in `natgrad.solvers.unit_cg`. On a mesh whose devices split
+units, each has tiles of its own, made of its share of every layer: nothing is sent.
 """
 
 import itertools
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.devices import by_first_axis, parts, placed
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.solvers.dual import gram
@@ -54,22 +56,23 @@ def solve_in_samples(
 
     Their curvature comes for nothing: R^T x = s + r / a, with r what the iteration leaves in sample space.
     """
-    places = _places([gradient.bias.size for gradient in gradients])
+    units = [gradient.bias.size for gradient in gradients]
     blocks = [*map(needs_rows, [system.blocks for system in systems], itertools.repeat("cg"))]
     tiles = _cut(systems, blocks)
     bias = _tiled([gradient.bias for gradient in gradients], 0)
     seen = _tiled([g.weight @ rows.inputs for rows, g in zip(blocks, gradients, strict=True)], 0)
     end = _iterated(tiles, tiles.root * (seen + bias[..., None]), iterations)
     found = tiles.root * end.solution  # sqrt(Q) s
-    rows, bias = found.reshape(-1, found.shape[2]), (bias - found.sum(axis=2)) / tiles.damping
-    lengths = _squared(end.solution + end.residual / tiles.damping[..., None]).reshape(-1)
+    rows, biases = _untiled(found, units), _untiled((bias - found.sum(axis=2)) / tiles.damping, units)
+    lengths = _untiled(_squared(end.solution + end.residual / tiles.damping[..., None]), units)
 
-    def lifted(system: LayerSystem, block: UnitBlocks, gradient: Layer, place: slice) -> LayerSolution:
-        back = gradient.weight - rows[place] @ block.inputs.T  # g - R s
-        value = Layer(back * (1 / system.damping)[:, None], bias.reshape(-1)[place])
-        return LayerSolution(value, iterations, lengths[place].sum())
+    def lifted(number: int) -> LayerSolution:
+        system, gradient = systems[number], gradients[number]
+        back = gradient.weight - rows[number] @ blocks[number].inputs.T  # g - R s
+        value = Layer(back * (1 / system.damping)[:, None], biases[number])
+        return LayerSolution(value, iterations, lengths[number].sum())
 
-    return [lifted(*one) for one in zip(systems, blocks, gradients, places, strict=True)]
+    return [lifted(number) for number in range(len(systems))]
 
 
 def _cut(systems: Sequence[LayerSystem], blocks: Sequence[UnitBlocks]) -> Tiles:
@@ -77,26 +80,57 @@ def _cut(systems: Sequence[LayerSystem], blocks: Sequence[UnitBlocks]) -> Tiles:
     grams = itertools.starmap(itertools.repeat, zip(map(gram, blocks), counts, strict=True))
     root = jnp.sqrt(_tiled([rows.curvature for rows in blocks], 0))
     damping = _tiled([system.damping for system in systems], 1)
-    return Tiles(jnp.stack([*itertools.chain(*grams)]), root, damping)
+    own = jnp.stack([*itertools.chain(*grams)])
+    every = own if parts("units") == 1 else _on_every_device(own)
+    return Tiles(every, root, damping)
+
+
+def _on_every_device(tiles: Float[Array, "tile row row"]) -> Float[Array, "every row row"]:
+    """The same tiles for every device that splits units."""
+    whole = placed(tiles, *(None,) * tiles.ndim)
+    copies = jnp.broadcast_to(whole, (parts("units"), *whole.shape))
+    return by_first_axis(by_first_axis(copies, "units").reshape(-1, *whole.shape[1:]), "units")
+
+
+def _share(units: int) -> int:
+    """The units of a layer that a device has, at most."""
+    return -(-units // parts("units"))
 
 
 def _tiles(units: int) -> int:
-    return -(-units // TILE)
-
-
-def _places(sizes: Sequence[int]) -> list[slice]:
-    """Where every layer is among the units of all tiles."""
-    starts = itertools.accumulate((TILE * _tiles(size) for size in sizes), initial=0)
-    return [slice(start, start + size) for start, size in zip(starts, sizes, strict=False)]
+    """The tiles of a layer on a device."""
+    return -(-_share(units) // TILE)
 
 
 def _tiled(layers: Sequence[Array], filling: float) -> Array:
-    """Layers below each other, each filled up to whole tiles."""
-    pieces = []
+    """Layers below each other, each filled up to whole tiles; device by device, where several split units."""
+    if (devices := parts("units")) == 1:
+        pieces = [piece for layer in layers for piece in _filled(layer, TILE * _tiles(len(layer)), filling)]
+        return jnp.concatenate(pieces).reshape(-1, TILE, *layers[0].shape[1:])
+    shares = []
     for layer in layers:
-        missing = TILE * _tiles(layer.shape[0]) - layer.shape[0]
-        pieces += [layer, jnp.full((missing, *layer.shape[1:]), filling, layer.dtype)]
-    return jnp.concatenate(pieces).reshape(-1, TILE, *layers[0].shape[1:])
+        whole = jnp.concatenate(_filled(layer, devices * _share(len(layer)), filling))
+        own = by_first_axis(whole.reshape(devices, -1, *layer.shape[1:]), "units")
+        missing = TILE * _tiles(len(layer)) - own.shape[1]
+        shares += [own, jnp.full((devices, missing, *layer.shape[1:]), filling, layer.dtype)]
+    side_by_side = by_first_axis(jnp.concatenate(shares, axis=1), "units")
+    return by_first_axis(side_by_side.reshape(-1, TILE, *layers[0].shape[1:]), "units")
+
+
+def _filled(layer: Array, units: int, filling: float) -> list[Array]:
+    return [layer, jnp.full((units - len(layer), *layer.shape[1:]), filling, layer.dtype)]
+
+
+def _untiled(tiles: Array, sizes: Sequence[int]) -> list[Array]:
+    """The layers again, from tiles of them."""
+    devices, rest = parts("units"), tiles.shape[2:]
+    shares = tiles.reshape(devices, -1, *rest)
+    starts = itertools.accumulate((TILE * _tiles(size) for size in sizes), initial=0)
+    found = []
+    for start, size in zip(starts, sizes, strict=False):
+        own = shares[:, start : start + _share(size)]
+        found.append(by_first_axis(own.reshape(-1, *rest)[:size], "units"))
+    return found
 
 
 def _iterated(tiles: Tiles, right: SampleVectors, iterations: int) -> SampleIterate:

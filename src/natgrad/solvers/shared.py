@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.devices import by_first_axis
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks
 from natgrad.solvers.units import LayerSystem, UnitDamping, UnitSolver, needs_rows, one_by_one
@@ -48,7 +49,13 @@ def shared(rank: int = RANK) -> UnitSolver:
         taken = 1 - outside[:, None] / (length + damping[:, None])
         return SharedFactor(basis[:-1], basis[-1], taken, 1 / outside)
 
-    return UnitSolver("shared", True, False, prepare, one_by_one(_solve))
+    return UnitSolver("shared", True, False, prepare, one_by_one(_solve), _place)
+
+
+def _place(factor: SharedFactor) -> SharedFactor:
+    """The basis on every device, the rest where its units live."""
+    whole = by_first_axis((factor.basis, factor.bias), "")
+    return SharedFactor(*whole, *by_first_axis((factor.taken, factor.inverse), "units"))
 
 
 def _leading(rows: Float[Array, "side row"], rank: int, after: Array) -> Float[Array, "side rank"]:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natgrad import tree
 from natgrad.core import DampingStrength, Factor, Model, Solution, Solver
+from natgrad.devices import by_first_axis
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.metrics.layered import LayeredFisher, nodes
@@ -49,6 +50,7 @@ class UnitSolver(NamedTuple):
         exact: whether a solution fulfills its equation, or errs at right angles to itself.
         prepare: from the blocks of a layer and its damping to a factor.
         solve: all layers that have this solver.
+        place: where a factor's arrays live on a mesh: by default split by units, which come first in each.
     """
 
     name: str
@@ -56,6 +58,7 @@ class UnitSolver(NamedTuple):
     exact: bool
     prepare: Callable[[Blocks, UnitDamping], Any]
     solve: Callable[[Sequence[LayerSystem], Sequence[Layer]], list[LayerSolution]]
+    place: Callable[[Any], Any] = lambda factor: by_first_axis(factor, "units")
 
 
 Choice = Callable[[Blocks], UnitSolver]
@@ -73,15 +76,23 @@ def per_layer(choose: Choice) -> Solver:
     """The solver that a choice takes for every layer; parameters of their own are divided by their metric."""
 
     def prepare(operator: LayeredFisher, damping: DampingStrength, after: Any) -> tuple[LayerFactors, Any]:
+        operator = operator.placed()
         factors, damped = [], operator.damped(damping)
         for solver, (block, a) in zip(_chosen(choose, damped), damped, strict=True):
             found, after = ((), after) if solver is None else _prepared(solver, block, a, after)
             factors.append(found)
-        return LayerFactors(operator, damping, tuple(factors)), after
+        return place(LayerFactors(operator, damping, tuple(factors))), after
+
+    def place(factor: LayerFactors) -> LayerFactors:
+        operator, chosen = factor.operator.placed(), _chosen(choose, factor.operator.damped(0.0))
+        pairs = zip(chosen, factor.factors, strict=True)
+        own = tuple(() if solver is None else solver.place(found) for solver, found in pairs)
+        return LayerFactors(operator, factor.damping, own)
 
     def solve(factor: LayerFactors, gradient: Model, guess: Model | None) -> Solution:
         del guess
-        rights, damped = nodes(gradient), factor.operator.damped(factor.damping)
+        rights = nodes(by_first_axis(gradient, "units"))
+        damped = factor.operator.damped(factor.damping)
         systems = [LayerSystem(*pair, own) for pair, own in zip(damped, factor.factors, strict=True)]
         layers = {i: solver for i, solver in enumerate(_chosen(choose, damped)) if solver is not None}
         some = solve_layers([*layers.values()], [systems[i] for i in layers], [rights[i] for i in layers])
@@ -96,7 +107,7 @@ def per_layer(choose: Choice) -> Solver:
                 lengths.append(_length(block, values[i]))
         return _solution(gradient, values, lengths, [solved.iterations for solved in some])
 
-    return Solver(prepare, solve)
+    return Solver(prepare, solve, place)
 
 
 def names_of(operator: LayeredFisher, choose: Choice) -> list[str]:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natgrad import tree
 from natgrad.core import Model, Operator, Product, Solution, Solver
+from natgrad.devices import placed
 from natgrad.errors import InputError
 from natgrad.metrics.probing import dense
 from natgrad.solvers.results import CONVERGED, FAILED, ILL_CONDITIONED
@@ -176,5 +177,5 @@ def _matrix(operator: Any) -> Float[Array, "parameter parameter"]:
     make = operator.bind().rows
     if make is None:
         return dense(operator)
-    rows = make()
-    return rows.T @ rows
+    rows = placed(make(), "rows", None)  # summed up over a mesh's devices, not gathered
+    return placed(rows.T @ rows, None, None)

@@ -69,6 +69,12 @@ def chunk_end(settings: Any, operations: int, at: TrainingProgress, per_epoch: i
     return min(end, next_copy(before + at.position) - before)
 
 
+def is_over(at: TrainingProgress, settings: Any) -> bool:
+    """Whether the last evaluation was made, or early stopping has lost its patience."""
+    ended = at.epoch >= settings.training.epochs and at.recorded == at.epoch and at.position == 0
+    return ended or 0 < settings.evaluation.patience <= at.stale
+
+
 def learned(settings: Any, dataset: Dataset) -> int:
     """The training rows that an epoch goes through: all, or those that have labels."""
     return getattr(settings.data, "labeled", None) or len(dataset.train)

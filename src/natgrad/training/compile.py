@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from natgrad.core import Pace
-from natgrad.devices import memory_bytes
+from natgrad.devices import has_mesh, memory_bytes, sharding_of
 from natgrad.errors import InputError
 
 LONG = 20_000  # steps, from which on memory apart is worth a compilation
@@ -61,15 +61,17 @@ def compiled(
     steps: int = 0,
     donate: tuple[int, ...] = (),
     key: Hashable = None,
+    results: Any = None,
 ) -> Callable[..., Any]:
     """A function compiled for arguments like these, to take that many steps; those donated become results.
 
     Functions with the same key are the same: for arguments of the same shapes one of them is compiled once.
+    On a mesh arguments are laid out as they are, or as their shapes say, and so are results like `results`.
     """
     apart = steps >= LONG and jax.default_backend() == "cpu"
 
     def make() -> Callable[..., Any]:
-        lowered = jax.jit(function, donate_argnums=donate).lower(*arguments)
+        lowered = jax.jit(function, donate_argnums=donate, **_layout(arguments, results)).lower(*arguments)
         program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
         check_program_memory(program.memory_analysis())
         return program
@@ -106,20 +108,31 @@ def _compile_apart(lowered: Any) -> Callable[..., Any]:
         return lowered.compile(compiler_options=_APART)
 
 
+def _layout(arguments: Any, results: Any) -> dict[str, Any]:
+    """Where arguments and results live on the mesh, as options of `jax.jit`."""
+    if not has_mesh():
+        return {}
+    given = {"in_shardings": jax.tree.map(sharding_of, arguments)}
+    return given if results is None else given | {"out_shardings": jax.tree.map(sharding_of, results)}
+
+
 def _shapes(arguments: Any) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten(arguments)
-    return structure, *((jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
+    return structure, *(
+        (jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf)), sharding_of(leaf)) for leaf in leaves
+    )
 
 
 def _configured() -> tuple[Any, ...]:
-    """What else decides a program: precision, device, optimizations."""
+    """What else decides a program: precision, device, mesh, optimizations."""
     names = (
         "jax_enable_x64",
         "jax_default_device",
         "jax_disable_most_optimizations",
         "jax_default_matmul_precision",
     )
-    return tuple(str(jax.config.values[name]) for name in names)
+    mesh = jax.sharding.get_mesh() if has_mesh() else None
+    return mesh, *(str(jax.config.values[name]) for name in names)
 
 
 @contextlib.contextmanager

@@ -18,8 +18,8 @@ from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress
-from natgrad.training.checks import learned
-from natgrad.training.session import Session, is_over
+from natgrad.training.checks import is_over, learned
+from natgrad.training.session import Session
 from natgrad.writing import write
 
 _log = logging.getLogger(__name__)

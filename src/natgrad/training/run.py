@@ -16,11 +16,12 @@ from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
 from natgrad.models import registry
-from natgrad.records import checkpoints, environment, folder, lock
+from natgrad.records import checkpoints, environment, folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes
+from natgrad.training import hosts, signals
 from natgrad.training import resume as beginnings
-from natgrad.training import signals
+from natgrad.training.mesh import by_one_device, on_mesh, shown_mesh
 from natgrad.training.notebook import drawn_curves, run_html, run_text
 from natgrad.training.session import Session
 from natgrad.training.watcher import Together, Watcher, end_watch
@@ -67,13 +68,15 @@ def train(
     out: str | Path | None = None,
     watch: Watcher | None = None,
     verbose: bool = False,
+    mesh: str | None = None,
     **settings: Any,
 ) -> Run:
     """Train a model and write its run folder.
 
     `data` is the name of a data set or a file, or an array of rows, a pair (rows, labels), or a dict of
     splits; frames of pandas are arrays too. Arrays are saved beside the run, so that it can be resumed.
-    `verbose` shows the progress, in notebooks too. Settings have their short names (`method`, `layers`,
+    `verbose` shows the progress, in notebooks too. `mesh` splits the work over devices, as in
+    "rows=4,units=2" (docs/scale.md). Settings have their short names (`method`, `layers`,
     `epochs`, ...) or their dotted ones (`**{"objective.baseline": False}`); they replace those of a file.
     An interrupt is raised after the state has been saved: `resume` continues from there.
 
@@ -85,7 +88,7 @@ def train(
         settings["data"] = saved_arrays(settings["data"], Path(out).parent if out else Path("runs"))
     chosen = config.resolve(settings, file)
     with _progress(chosen, watch, verbose=verbose) as told:
-        return run_config(chosen, out=out, watch=told)
+        return run_config(chosen, out=out, watch=told, mesh=mesh)
 
 
 @contextmanager
@@ -107,30 +110,34 @@ def run_config(
     out: str | Path | None = None,
     watch: Watcher | None = None,
     final: bool = False,
+    mesh: str | None = None,
 ) -> Run:
     """Train by a complete config. Nothing is written before the data have been read and found good.
 
     With `final` a second signal ends the process, whatever it is doing: for command lines.
     """
-    folder.check_output_folder(out)
-    _choose_device(settings.training.device)
-    session = beginnings.new_session(settings)
-    place = folder.create(out, session.settings)
-    with lock.held(place):
-        try:
+    if hosts.is_first():
+        folder.check_output_folder(out)
+    _choose_device(settings.training.device, mesh)
+    with on_mesh(mesh, settings.training.device):
+        session = beginnings.new_session(settings)
+        with hosts.new_place(out, session.settings) as place:
             return _go(session, place, watch, final=final)
-        except BaseException:
-            folder.discard_unrecorded(place)
-            raise
 
 
 def resume(
-    run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None, verbose: bool = False
+    run: str | Path,
+    *,
+    epochs: int | None = None,
+    watch: Watcher | None = None,
+    verbose: bool = False,
+    mesh: str | None = None,
 ) -> Run:
     """Continue a training as if it had never stopped; `epochs` is its new total.
 
     Schedules keep the length they had: where a learning rate or a damping has fallen to its end, it stays
-    there for the additional epochs. A run that is finished is returned as it is.
+    there for the additional epochs. A run that is finished is returned as it is. The mesh may be another one
+    than before, or none.
 
     Example:
         run = natgrad.resume("runs/digits-rws-1", epochs=100)
@@ -140,18 +147,26 @@ def resume(
     training = settings.training.model_copy(update={"epochs": total})
     shown = settings.model_copy(update={"training": training})
     with _progress(shown, watch, verbose=verbose) as told:
-        return resume_run(run, epochs=epochs, watch=told)
+        return resume_run(run, epochs=epochs, watch=told, mesh=mesh)
 
 
 def resume_run(
-    run: str | Path, *, epochs: int | None = None, watch: Watcher | None = None, final: bool = False
+    run: str | Path,
+    *,
+    epochs: int | None = None,
+    watch: Watcher | None = None,
+    final: bool = False,
+    mesh: str | None = None,
 ) -> Run:
     """`resume`; with `final` a second signal ends the process, whatever it is doing."""
     place, settings = folder.open_run(run)
-    _choose_device(settings.training.device)
-    with lock.held(place):
-        session = beginnings.saved(place, epochs)
-        return load(place) if session is None else _go(session, place, watch, final=final)
+    _choose_device(settings.training.device, mesh)
+    with on_mesh(mesh, settings.training.device), hosts.old_place(place) as held:
+        session = beginnings.saved(held, epochs)
+        if session is None:
+            return load(held)
+        hosts.check_same(session)
+        return _go(session, held, watch, final=final)
 
 
 def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) -> Run:
@@ -161,7 +176,7 @@ def _go(session: Session, place: Path, watch: Watcher | None, *, final: bool) ->
             write(place / "environment.json", folder.json_line(_facts(session)) + "\n")
     with signals.noted(final=final) as stop:
         session.go(place, watch, stop)
-    if sheets := session.problem.pictures(session.best.state(session.state)):
+    if sheets := by_one_device(session.problem.pictures, session.best.state(session.state)):
         save_sheets(place / "samples.png", sheets)
     return load(place)
 
@@ -203,7 +218,8 @@ def _shape(spec: registry.Spec, notes: Notes, place: Path) -> Any:
 def _facts(session: Session) -> dict[str, Any]:
     """What a run ran on."""
     dataset = session.dataset
-    facts = environment.describe() | {"data": {"split": dataset.split, "rows": len(dataset.train)}}
+    facts = environment.describe() | shown_mesh()
+    facts |= {"data": {"split": dataset.split, "rows": len(dataset.train)}}
     return facts | session.problem.facts(session.info)
 
 
@@ -212,13 +228,15 @@ def _place_of_last(settings: config.RunSettings, template: Any) -> dict[str, Any
     return {"state": {"average" if settings.evaluation.average else "model": template}}
 
 
-def _choose_device(name: str) -> None:
+def _choose_device(name: str, mesh: str | None) -> None:
+    """Compute on the first device of a name; a mesh takes all that it needs of them."""
     if name == "auto":
         return
     try:
-        jax.config.update("jax_default_device", jax.devices(name)[0])
+        found = jax.devices(name)[0]
+        jax.config.update("jax_default_device", None if mesh else found)
     except RuntimeError:
-        found = sorted({device.platform for device in jax.devices()})
+        others = sorted({device.platform for device in jax.devices()})
         raise InputError(
-            f"training.device: no {name} found here, only {', '.join(found)}; use --device auto"
+            f"training.device: no {name} found here, only {', '.join(others)}; use --device auto"
         ) from None

@@ -19,7 +19,7 @@ import jax
 from natgrad import tree
 from natgrad.core import Pace, State
 from natgrad.data import Dataset, batches
-from natgrad.devices import keep_programs
+from natgrad.devices import everywhere, keep_programs
 from natgrad.errors import Diverged
 from natgrad.layers import generator
 from natgrad.models import registry
@@ -27,11 +27,12 @@ from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training.best import Best, Saved, stored_best
-from natgrad.training.checks import check_training, chunk_end
+from natgrad.training.checks import check_training, chunk_end, is_over
 from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, no_totals
 from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
-from natgrad.training.first import FirstState
+from natgrad.training.first import FirstState, laid_out
 from natgrad.training.learning import learning_doubt, note_doubt
+from natgrad.training.mesh import agreed, by_one_device, check_split, spread_rows
 from natgrad.training.signals import Interrupted, Stop
 from natgrad.training.watcher import Watcher
 
@@ -40,25 +41,20 @@ FAILURES = 5  # divergences at which a training is given up
 _log = logging.getLogger(__name__)
 
 
-def is_over(at: TrainingProgress, settings: Any) -> bool:
-    """Whether the last evaluation was made, or early stopping has lost its patience."""
-    ended = at.epoch >= settings.training.epochs and at.recorded == at.epoch and at.position == 0
-    return ended or 0 < settings.evaluation.patience <= at.stale
-
-
 class Session:
     """One training in progress: everything fixed, and what moves: state, totals, best, progress."""
 
     def __init__(self, settings: Any, dataset: Dataset, progress: TrainingProgress | None = None) -> None:
         keep_programs()
         check_training(settings, dataset)
+        check_split(settings.training.batch_size)
         self.settings, self.dataset, self.progress = settings, dataset, progress or TrainingProgress()
         key = generator.key(settings.seed, settings.training.random)
         self.key_model, self.key_order, self.key_steps, key_watch = generator.several(key, 4)
         self.spec = registry.spec_of(settings.model.kind)
         self.kind = registry.resolve_reference(self.spec.kind)
         self.problem = self.kind.problem(key_watch, settings, dataset)
-        self.rows = self.problem.rows
+        self.rows, self.problem = spread_rows(self.problem.rows), self.problem._replace(rows=())
         self.model_shape = self.spec.shape.of(settings, dataset)  # after all that the kind refuses
         self.per_epoch = self.problem.number // settings.training.batch_size
         self.total = self.per_epoch * settings.training.epochs
@@ -84,7 +80,7 @@ class Session:
         session = cls(settings, dataset, stored.notes.progress.model_copy())
         best = stored_best(stored, session.shape, session.progress)
         found = stored.fill(Saved(session.shape, session.sums, best.model, best.objective))
-        session.state, session.totals = found.state, found.totals
+        session.state, session.totals = laid_out(found.state, session.shape), found.totals
         session.best = Best(found.best, found.best_objective, best.row)
         session.summary = stored.notes.summary
         return session
@@ -144,7 +140,7 @@ class Session:
             while not self._chunk(order, start, end):
                 self._cut(place)
             at.epoch, at.position = (epoch + 1, 0) if end == self.per_epoch else (epoch, end)
-            checkpoints.keep_copy(place, self.settings, self.steps, self.state.used)
+            checkpoints.keep_copy(place, self.settings, self.steps, everywhere(self.state.used))
             if watch is not None:
                 loss = float(self.totals.value) / max(int(self.totals.taken), 1)
                 watch.advanced(epoch * self.per_epoch + end, self.total, loss)
@@ -210,7 +206,10 @@ class Session:
             return found
 
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, numbers
-        program = compiled(advance, *arguments, steps=self.total, donate=(1,), key=self.key_program)
+        results = self.shape, self.sums
+        program = compiled(
+            advance, *arguments, steps=self.total, donate=(1,), key=self.key_program, results=results
+        )
         self.compile_seconds = time.perf_counter() - began
         return lambda *given: program(*given, numbers)
 
@@ -246,11 +245,11 @@ class Session:
             self._save(place)  # where a longer training will want to continue from
         row: dict[str, Any] = {"epoch": at.epoch, "step": self.steps, "seconds": round(at.seconds, 3)}
         row |= self.totals.means() if at.rows else {"train_loss": None}
-        row |= {"divergences": at.divergences} | self.problem.measure(self.state)
+        row |= {"divergences": at.divergences} | self.problem.measure(everywhere(self.state))
         self._compare(row)
         with folder.writing(place):
             folder.append(place, row)
-        gallery.keep(place, row["step"], self.problem.pictures(self.state))
+        gallery.keep(place, row["step"], by_one_device(self.problem.pictures, self.state))
         at.rows, at.recorded = at.rows + 1, at.epoch
         self.totals, self.summary = self._nothing(), self._named(place) | final_summary(row, self.best.row)
         self._save(place)
@@ -274,14 +273,15 @@ class Session:
 
     def _heed(self, place: Path, stop: Stop | None) -> None:
         """Save if that is due; if a signal came, save and stop."""
-        asked = stop is not None and stop.number is not None
-        if asked or time.monotonic() - self.saved >= self.settings.training.save_seconds:
+        asked = agreed((stop.number if stop is not None else None) or 0)
+        due = time.monotonic() - self.saved >= self.settings.training.save_seconds
+        if agreed(due or asked > 0):
             self._save(place)
-        if stop is not None and stop.number is not None:
+        if asked:
             raise Interrupted(
                 f"interrupted and saved at step {self.steps} of {self.total}; "
                 f"continue with `natgrad resume {shlex.quote(str(place))}`",
-                stop.number,
+                asked,
             )
 
     def _save(self, place: Path) -> None:
@@ -294,7 +294,7 @@ class Session:
             progress=at,
         )
         unevaluated = at.position == 0 and at.recorded != at.epoch
-        arrays = Saved(self.state, self.totals, self.best.model, self.best.objective)
+        arrays = everywhere(Saved(self.state, self.totals, self.best.model, self.best.objective))
         with folder.writing(place):
             states.save_state(place, self.steps, arrays, notes.model_dump(), unevaluated=unevaluated)
         self.saved = time.monotonic()

@@ -135,7 +135,7 @@ def natural(
             return kept
         kept = kept._replace(travel=first_travel(options.drift, kept.after))
         shapes = jax.eval_shape(lambda k, m, e: prepared((k, k), kept, m, e), key, model, estimate)
-        return kept._replace(factor=tree.zeros(shapes.factor))
+        return kept._replace(factor=solver.place(tree.zeros(shapes.factor)))
 
     def apply(key: PRNGKeyArray, kept: Kept, model: Model, estimate: Estimate) -> Step:
         key_metric, key_scale, _ = jax.random.split(key, 3)

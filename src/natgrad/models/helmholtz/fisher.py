@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.core import Carry, Metric
+from natgrad.devices import evenly_spaced
 from natgrad.layers.bernoulli import Values, flat
 from natgrad.metrics.blocks import UnitBlocks
 from natgrad.metrics.layered import LayeredFisher
@@ -102,7 +103,7 @@ def resampled(key: PRNGKeyArray, weights: RowWeights, limit: int) -> Int[Array, 
     data, kept = fewer(weights.shape, limit)
     shift = jax.random.uniform(key, (data, 1), weights.dtype)
     points = (jnp.arange(kept, dtype=weights.dtype) + shift) / kept
-    reached = jnp.cumsum(weights[:data], axis=1)
+    reached = jnp.cumsum(evenly_spaced(weights, 0, data), axis=1)
     passed = (reached[:, None] <= points[..., None] * reached[:, None, -1:]).sum(axis=2)
     return jnp.minimum(passed, weights.shape[1] - 1)
 
@@ -161,7 +162,7 @@ def _joined(one: UnitBlocks, other: UnitBlocks) -> UnitBlocks:
 
 
 def _picked(array: Values, chosen: Int[Array, "datum kept"]) -> Values:
-    return jnp.take_along_axis(array[:, : len(chosen)], chosen[None], axis=2)
+    return jnp.take_along_axis(evenly_spaced(array, 1, len(chosen)), chosen[None], axis=2)
 
 
 def _blocks(
@@ -173,11 +174,12 @@ def _blocks(
 def _layer(inputs: Values, logit: Values, weights: RowWeights, limit: int | None) -> UnitBlocks:
     """The rows of one layer; samples that share inputs and logits are one row, of their joint weight.
 
-    Of rows of equal weight the first samples are as good as any.
+    Of rows of equal weight any are as good as others; those of a mesh come from all its devices.
     """
     if inputs.shape[2] == 1:
         weights = weights.sum(axis=1, keepdims=True)
     data, samples = fewer(weights.shape, limit)
-    kept = flat(weights[None, :data, :samples])
+    fewer_of = lambda array: flat(evenly_spaced(array, 1, data)[:, :, :samples])  # noqa: E731
+    kept = fewer_of(weights[None])
     kept = kept * (weights.sum() / kept.sum())  # fewer rows, the same total weight
-    return UnitBlocks(flat(inputs[:, :data, :samples]), kept * curvature(flat(logit[:, :data, :samples])))
+    return UnitBlocks(fewer_of(inputs), kept * curvature(fewer_of(logit)))

@@ -160,6 +160,5 @@ def _uniforms(
     """Uniform numbers for several layers, from one call: many calls compile slowly."""
     numbers = jax.random.uniform(key, (sum(sizes), math.prod(draws)), dtype)
     edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
-    return [
-        placed(numbers[start:stop].reshape(-1, *draws), None, "rows", None) for start, stop in pairwise(edges)
-    ]
+    own = [placed(numbers[start:stop], None, "rows") for start, stop in pairwise(edges)]
+    return [placed(each.reshape(-1, *draws), "units", "rows", None) for each in own]

@@ -17,6 +17,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.data import Dataset, batches
 from natgrad.data.splits import evenly
+from natgrad.devices import by_first_axis, evenly_spaced, placed
 from natgrad.errors import InputError
 from natgrad.evaluate.held_out import order_of
 from natgrad.layers.task import Examples, TaskBatch
@@ -95,7 +96,8 @@ def inputs_of(key: PRNGKeyArray, rows: batches.StoredRows, indices: Array) -> Ar
     kind = jnp.zeros(()).dtype
     if rows.resample:
         return batches.take_batch(key, rows, indices, kind).T
-    return rows.values[indices].astype(kind) / rows.levels
+    chosen = placed(batches.chosen_rows(rows.values, indices), "rows", None)
+    return chosen.astype(kind) / rows.levels
 
 
 def batches_of(size: int, metric: MetricRows) -> Callable[..., TaskBatch]:
@@ -112,11 +114,13 @@ def batches_of(size: int, metric: MetricRows) -> Callable[..., TaskBatch]:
 def taken(key: PRNGKeyArray, examples: StoredExamples, chosen: Array) -> Examples:
     """Labeled rows with their targets."""
     inputs = inputs_of(key, examples.labeled, chosen)
-    return Examples(inputs, inputs if examples.targets is None else examples.targets[chosen])
+    if examples.targets is None:
+        return Examples(inputs, inputs)
+    return Examples(inputs, by_first_axis(batches.chosen_rows(examples.targets, chosen), "rows"))
 
 
 def same(examples: StoredExamples, size: int, count: int) -> MetricRows:
-    """The gradient's own rows, or the first `count` of them (0: all)."""
+    """The gradient's own rows, or `count` of them (0: all)."""
     del examples
     if count > size:
         raise InputError(
@@ -128,7 +132,8 @@ def same(examples: StoredExamples, size: int, count: int) -> MetricRows:
         key: PRNGKeyArray, examples: StoredExamples, own: Examples, order: Array, position: Array
     ) -> Examples | None:
         del key, examples, order, position
-        return jax.tree.map(lambda leaf: leaf[:count], own) if 0 < count < size else None
+        some = lambda leaf: evenly_spaced(leaf, 0, count)  # noqa: E731
+        return jax.tree.map(some, own) if 0 < count < size else None
 
     return rows
 

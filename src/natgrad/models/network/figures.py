@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natgrad.core import Model
+from natgrad.devices import everywhere
 from natgrad.layers.outputs import per_row
 from natgrad.layers.task import Examples, Task
 
@@ -42,7 +43,8 @@ class ErrorMeasure(NamedTuple):
 def row_scores(task: Task, error: Error, model: Model, rows: Examples) -> tuple[np.ndarray, np.ndarray]:
     """log p(target | input) and the error of every row, summed up in float64 later."""
     found = _row_scores(task, error, model, rows)
-    return np.asarray(found[0], np.float64), np.asarray(found[1], np.float64)
+    first, second = everywhere(found)
+    return np.asarray(first, np.float64), np.asarray(second, np.float64)
 
 
 def misclassified(outputs: Array, classes: Array) -> Float[Array, " row"]:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import everywhere, has_mesh, placed
 from natgrad.errors import InputError
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs
 from natgrad.models.rbm.units import PerRow, UnitRows
@@ -120,13 +121,15 @@ def _in_halves(
     """The log-weights after every move; two halves of the chains at a time: one draws, one multiplies."""
     number = start.shape[1]
     if number < _FEW:
-        return np.asarray(_weights(key, model, base, start, times), np.float64)
+        return np.asarray(everywhere(_weights(key, model, base, start, times)), np.float64)
     keys, ends = jax.random.split(key), (0, number // 2, number)
 
     def half(side: int) -> np.ndarray:
         part = start[:, ends[side] : ends[side + 1]]
-        return np.asarray(_weights(keys[side], model, base, part, times), np.float64)
+        return np.asarray(everywhere(_weights(keys[side], model, base, part, times)), np.float64)
 
+    if has_mesh():  # which both need whole, one after the other
+        return np.concatenate([half(0), half(1)], axis=1)
     with ThreadPoolExecutor(2) as pool:
         return np.concatenate(list(pool.map(half, range(2))), axis=1)
 
@@ -157,6 +160,7 @@ def _weights(
         return (units.drawn(key_visible, inputs), total), total
 
     number = jnp.arange(times.size - 1, dtype=jnp.uint32)
+    start = placed(start, None, "rows")
     nothing = jnp.zeros_like(start[0])
     return jax.lax.scan(step, (start, nothing), (number, times[:-1], times[1:]))[1]
 

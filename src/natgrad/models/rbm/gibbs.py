@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import PRNGKeyArray
 
+from natgrad.devices import placed
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs, visible_inputs
 from natgrad.models.rbm.units import UnitRows
 
@@ -24,6 +25,7 @@ class Drawn(NamedTuple):
 def turn(key: PRNGKeyArray, model: Boltzmann, hidden: UnitRows) -> Drawn:
     """v ~ p(v | h), then h ~ p(h | v)."""
     key_visible, key_hidden = jax.random.split(key)
+    hidden = placed(hidden, None, "rows")
     visible = model.visible_units.drawn(key_visible, visible_inputs(model, hidden))
     inputs = hidden_inputs(model, visible)
     return Drawn(visible, inputs, model.hidden_units.drawn(key_hidden, inputs))
@@ -42,4 +44,4 @@ def turns(key: PRNGKeyArray, model: Boltzmann, hidden: UnitRows, number: int) ->
 def independent(key: PRNGKeyArray, model: Boltzmann, number: int) -> UnitRows:
     """Hidden states to start chains from: every unit by its bias alone."""
     inputs = jax.numpy.broadcast_to(model.hidden_bias[:, None], (model.sizes[1], number))
-    return model.hidden_units.drawn(key, inputs)
+    return placed(model.hidden_units.drawn(key, inputs), None, "rows")

@@ -12,6 +12,7 @@ all R_j is one product of matrices.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natgrad.devices import placed
 from natgrad.layers.bernoulli import Layer
 from natgrad.models.rbm.fisher import SampledFisher
 from natgrad.models.rbm.units import UnitRows
@@ -19,10 +20,10 @@ from natgrad.models.rbm.units import UnitRows
 
 def unit_grams(operator: SampledFisher) -> Float[Array, "hidden sample sample"]:
     """R_j R_j^T of every hidden unit."""
-    visible, hidden = operator.visible, operator.hidden
+    visible, hidden = placed(operator.visible, None, None), placed(operator.hidden, "units", None)
     whole = hidden[:, :, None] * (visible.T @ visible + 1) * hidden[:, None, :]
     rows = whole - whole.mean(axis=1, keepdims=True)
-    return (rows - rows.mean(axis=2, keepdims=True)) / visible.shape[1]
+    return placed((rows - rows.mean(axis=2, keepdims=True)) / visible.shape[1], "units", None, None)
 
 
 def unit_push(operator: SampledFisher, vector: Layer) -> UnitRows:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natgrad.devices import placed
 from natgrad.layers.convolution import Convolutional, convolutional
 from natgrad.layers.outputs import Output, halves, sigmoid, spherical
 from natgrad.layers.perceptron import Activation, Perceptron, perceptron
@@ -133,7 +134,7 @@ def log_ratios(model: Variational, rows: Rows, noise: LatentRows) -> Float[Array
 
 def latent_noise(key: PRNGKeyArray, model: Variational, rows: Rows, samples: int) -> LatentRows:
     """Standard normal numbers for so many draws of every row."""
-    return jax.random.normal(key, (len(rows), samples, model.latent), rows.dtype)
+    return placed(jax.random.normal(key, (len(rows), samples, model.latent), rows.dtype), "rows", None, None)
 
 
 def fantasies(key: PRNGKeyArray, model: Variational, number: int) -> tuple[Rows, Float[Array, "row latent"]]:

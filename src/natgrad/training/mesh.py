@@ -1,0 +1,127 @@
+"""The mesh of a training: how many devices split rows, and how many split units.
+
+    rows=4,units=2      four times two devices: batches by rows, layers by units
+
+A mesh is not part of what a run is: it is given where a training starts or continues, and states carry no
+layout. The devices are those of JAX, on one computer or on several (`natgrad.training.hosts`).
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from natgrad.devices import everywhere, has_mesh, parts
+from natgrad.errors import InputError
+
+MESH_AXES = ("rows", "units")
+_VIRTUAL = "XLA_FLAGS=--xla_force_host_platform_device_count"
+
+
+def mesh_sizes(text: str) -> dict[str, int]:
+    """The sizes of a mesh by its axes.
+
+    >>> mesh_sizes("rows=4,units=2")
+    {'rows': 4, 'units': 2}
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\w+)\s*=\s*([1-9]\d{0,5})\s*", part)
+        if match is None or match[1] not in MESH_AXES or match[1] in found:
+            raise InputError(
+                f"mesh: expected devices for {' and '.join(MESH_AXES)}, such as rows=4,units=2, got {text!r}"
+            )
+        found[match[1]] = int(match[2])
+    return found
+
+
+@contextmanager
+def on_mesh(mesh: str | None, device: str = "auto") -> Iterator[None]:
+    """Compute on a mesh of the devices that are here, or without one as always."""
+    if mesh is None:
+        yield
+        return
+    sizes, found = mesh_sizes(mesh), jax.devices() if device == "auto" else jax.devices(device)
+    _check_number(mesh, prod(sizes.values()), len(found))
+    kinds = (AxisType.Auto,) * len(sizes)
+    made = jax.make_mesh(
+        (*sizes.values(),), (*sizes,), axis_types=kinds, devices=found[: prod(sizes.values())]
+    )
+    with jax.set_mesh(made):
+        yield
+
+
+def _check_number(mesh: str, needed: int, there: int) -> None:
+    if needed > there:
+        raise InputError(
+            f"the mesh {mesh} takes {needed} devices, JAX finds {there} here; make it smaller, "
+            f"or for virtual devices of a processor set {_VIRTUAL}={needed}"
+        )
+    if needed != there and jax.process_count() > 1:
+        raise InputError(
+            f"the mesh {mesh} takes {needed} devices, the {jax.process_count()} processes have {there}; "
+            "on several hosts a mesh takes them all"
+        )
+
+
+def check_split(size: int) -> None:
+    """Refuse a batch that the mesh cannot split evenly."""
+    if size % parts("rows"):
+        raise InputError(
+            f"the batch size {size} is not a multiple of the mesh's rows={parts('rows')}; "
+            "change --batch-size or --mesh"
+        )
+
+
+def spread_rows(rows: Any) -> Any:
+    """Stored rows split over the devices, each of which gets its own; filled up with rows nobody asks for."""
+    if not has_mesh():
+        return rows
+    place = NamedSharding(jax.sharding.get_mesh(), PartitionSpec("rows" if parts("rows") > 1 else None))
+
+    def spread(leaf: Any) -> Any:
+        values = np.asarray(leaf)
+        missing = -len(values) % parts("rows")
+        whole = np.pad(values, [(0, missing), *[(0, 0)] * (values.ndim - 1)])
+        return jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
+
+    return jax.tree.map(spread, rows)
+
+
+def shown_mesh() -> dict[str, Any]:
+    """The mesh, for the record."""
+    if not has_mesh():
+        return {}
+    return {"mesh": dict(jax.sharding.get_abstract_mesh().shape), "processes": jax.process_count()}
+
+
+def by_one_device(function: Callable[[Any], Any], tree: Any) -> Any:
+    """What a function makes of a tree where one device computes it, whatever the mesh."""
+    if not has_mesh():
+        return function(tree)
+    whole = jax.device_get(everywhere(tree))
+    own = jax.make_mesh((1,), MESH_AXES[:1], axis_types=(AxisType.Auto,), devices=jax.local_devices()[:1])
+    with jax.set_mesh(own):
+        return function(whole)
+
+
+def agreed(number: int) -> int:
+    """The largest number that any process of the training has; a decision that all must take alike."""
+    if jax.process_count() == 1:
+        return number
+    names = jax.sharding.get_mesh().axis_names
+    place = NamedSharding(jax.sharding.get_mesh(), PartitionSpec(names))
+    shape = (jax.device_count(),)
+    own = jax.make_array_from_callback(shape, place, lambda index: np.full((1,), number, np.int32))
+    return int(_largest(own))
+
+
+@jax.jit
+def _largest(numbers: jax.Array) -> jax.Array:
+    return jnp.max(numbers)

@@ -1,0 +1,137 @@
+"""Trainings of a few steps on meshes of devices, and what their compiled steps send.
+
+`python scale_cases.py MESH NAME...` prints, as JSON, what these trainings computed on that mesh; with
+HOSTS=ADDRESS,PROCESSES,PROCESS in its environment, as one of several processes.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natgrad import config
+from natgrad.devices import everywhere
+from natgrad.training import hosts, resume, session
+from natgrad.training.compile import compiled
+from natgrad.training.first import laid_out
+from natgrad.training.mesh import on_mesh
+
+MACHINE = {"layers": (8, 4), "samples": 3, "batch_size": 16}
+NETWORK = {"model": "mlp", "layers": (8,), "batch_size": 16, "method": "natural", "damping": 0.1}
+BOLTZMANN = {"model": "rbm", "method": "natural", "hidden": 8, "batch_size": 16, "chains": 16}
+CASES = {
+    "rws": MACHINE | {"method": "rws"},
+    "nrws": MACHINE | {"method": "nrws"},
+    "kept": MACHINE | {"method": "nrws", "refresh": 2},
+    "direct": MACHINE | {"method": "nrws", "refresh": 2, "solver": "direct"},
+    "dual": MACHINE | {"method": "nrws", "refresh": 2, "solver": "dual"},
+    "diagonal": MACHINE | {"method": "nrws", "solver": "diagonal"},
+    "few": MACHINE | {"method": "nrws", "metric.rows": 8},
+    "network": NETWORK | {"solver": "cg", "metric.iterations": 4},  # more make rounding errors grow
+    "network-minres": NETWORK | {"solver": "minres", "metric.iterations": 4},
+    "network-direct": NETWORK | {"solver": "direct"},
+    "network-dual": NETWORK | {"solver": "dual"},
+    "network-rows": NETWORK | {"solver": "dual", "metric.rows": 8},
+    "rbm": BOLTZMANN,
+    "rbm-direct": BOLTZMANN | {"solver": "direct"},
+    "rbm-blocks": BOLTZMANN | {"solver": "blocks"},
+    "rbm-tempering": BOLTZMANN | {"objective.negative": "tempering"},
+    "vae": {"model": "vae", "layers": (8,), "latent": 2, "batch_size": 16},
+}
+ROWS, STEPS = 100, 3  # rows that no mesh divides by eight
+VIRTUAL = "--xla_force_host_platform_device_count"
+_SENT = re.compile(
+    r"= (.*?) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
+)
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+
+
+def tiny_data(folder):
+    """Images of 4 x 4 pixels of two classes."""
+    draw = np.random.default_rng(0)
+    splits = {"train": ROWS, "valid": 16, "test": 16}
+    arrays = {name: draw.integers(0, 2, (number, 4, 4)).astype(np.uint8) for name, number in splits.items()}
+    labels = {f"{name}_labels": draw.integers(0, 2, number) for name, number in splits.items()}
+    np.savez(folder / "tiny.npz", **arrays, **labels)
+    return str(folder / "tiny.npz")
+
+
+def sent(text):
+    """What a compiled program sends: for every array its collective, type and shape on a device."""
+    return [
+        (name, kind, [int(side) for side in shape.split(",") if side])
+        for results, name in _SENT.findall(text)
+        for kind, shape in _ARRAY.findall(results)
+    ]
+
+
+def rounded(leaf):
+    """To six digits, so that steps on other devices begin at the very same state."""
+    return jnp.round(leaf, 6) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+
+def training_of(name, file, number=STEPS):
+    """The model and the loss after every step of a training, and what its compiled step sends."""
+    settings = config.resolve(CASES[name] | {"data": file, "epochs": -(-number // (ROWS // 16))})
+    programs = []
+
+    def recorded(*arguments, **options):
+        programs.append(compiled(*arguments, **options))
+        return programs[-1]
+
+    session.compiled = recorded
+    try:
+        training = session.Session.begin(settings, resume.dataset(settings))
+        training.advance = training._compile()
+    finally:
+        session.compiled = compiled
+    found = []
+    for step in range(number):
+        epoch, position = divmod(step, training.per_epoch)
+        assert training._chunk(training._order(epoch), position, position + 1)
+        leaves = jax.tree.leaves(everywhere((training.state.model, training.totals.value)))
+        found.append(np.concatenate([np.ravel(leaf) for leaf in leaves]).tolist())
+        if number == STEPS:
+            training.state = laid_out(jax.tree.map(rounded, training.state), training.shape)
+    return {"steps": found, "sent": sent(programs[-1].as_text())}
+
+
+def begun(mesh, *names, devices=1, **more):
+    """A process that prints what some trainings compute on a mesh of its devices."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {VIRTUAL}={devices}"
+    return subprocess.Popen(
+        [sys.executable, __file__, mesh, *names],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"} | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def printed(process):
+    """What such a process printed."""
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+def main(mesh, *names):
+    jax.config.update("jax_enable_x64", True)
+    if given := os.environ.get("HOSTS"):
+        address, processes, process = given.split(",")
+        hosts.connect(hosts.Hosts(address, int(processes), int(process), 60))
+    with tempfile.TemporaryDirectory() as folder, on_mesh(mesh):
+        file = tiny_data(Path(folder))
+        number = int(os.environ.get("STEPS", STEPS))
+        print(json.dumps({name: training_of(name, file, number) for name in names}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

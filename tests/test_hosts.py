@@ -1,0 +1,159 @@
+"""Trainings of several processes on this computer: the same steps, and what happens when one is lost."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from natgrad.cli import supervised
+from natgrad.cli.main import main
+from scale_cases import CASES, ROWS, begun, printed, tiny_data, training_of
+
+COMMAND = [sys.executable, "-c", "from natgrad.cli.main import main; main()"]
+LOST = "another process of the training has ended or cannot be reached any more"
+PER_EPOCH = ROWS // 16
+SOON = 30  # seconds, of a computer that has other things to do; the time-out itself is 10
+
+
+@pytest.fixture(scope="module")
+def file(place):
+    return tiny_data(place)
+
+
+def address():
+    """One on this computer that is free."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def command(*tokens):
+    """A command with its output in pipes."""
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    return subprocess.Popen([*COMMAND, *map(str, tokens)], **options)
+
+
+def both(*tokens):
+    """The two processes of a command."""
+    flags = ("--mesh", "rows=2", "--coordinator", address(), "--processes", 2, "--peer-timeout", 10, "--json")
+    return [command(*tokens, *flags, "--process", number) for number in range(2)]
+
+
+def training(file, out, *more):
+    settings = ("--data", file, "--layers", "8,4", "--batch-size", 16, "--training.save-seconds", 0)
+    return both("train", *settings, "--evaluation.every", 50, "--quiet", "--out", out, *more)
+
+
+def wait_for(state, seconds=120):
+    """Until a run has saved something after its beginning."""
+    end = time.monotonic() + seconds
+    while not [name for name in state.glob("*.json") if int(name.stem[:10])]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def same_steps(file, *names):
+    where = address()
+    processes = [begun("rows=2", *names, HOSTS=f"{where},2,{number}") for number in range(2)]
+    found = [printed(process) for process in processes]
+    for name in names:
+        np.testing.assert_allclose(
+            found[0][name]["steps"], training_of(name, file)["steps"], rtol=0, atol=1e-10
+        )
+        assert found[0][name]["steps"] == found[1][name]["steps"]
+
+
+def test_two_processes_take_the_steps_of_one(file):
+    same_steps(file, "nrws")
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_steps_of_one_with_every_method(file):
+    same_steps(file, *CASES)
+
+
+def kill_one(file, out, which, moment):
+    """Kill one of two processes at a moment after the first save; the other says so, the run continues."""
+    processes = training(file, out, "--epochs", 100_000)
+    try:
+        wait_for(out / "state")
+        time.sleep(moment)
+        processes[which].send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        printed, said = processes[1 - which].communicate(timeout=60)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert time.monotonic() - began < SOON
+    assert processes[1 - which].returncode == 2
+    assert LOST in json.loads(printed)["error"]
+    assert said.count("\n") == 1
+    saved = max(int(name.stem[:10]) for name in (out / "state").glob("*.json"))
+    epochs = saved // PER_EPOCH + 1
+    alone = command("resume", out, "--epochs", epochs, "--json", "--quiet")
+    printed, said = alone.communicate(timeout=120)
+    assert alone.returncode == 0, said
+    assert json.loads(printed)["steps"] == epochs * PER_EPOCH
+
+
+def test_a_process_that_is_killed_costs_nothing_that_was_saved(file, place):
+    kill_one(file, place / "killed", 1, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_processes_killed_at_ten_moments(file, place):
+    draw = random.Random(0)
+    for number in range(10):
+        kill_one(file, place / f"killed-{number}", draw.randrange(2), draw.uniform(0, 3))
+
+
+@pytest.mark.slow
+def test_two_processes_continue_what_two_began_and_one_can_read_it(file, place):
+    out = place / "two"
+    for tokens in (("--epochs", 1), ()):
+        processes = training(file, out, *tokens) if tokens else both("resume", out, "--epochs", 3)
+        found = [process.communicate(timeout=200) for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], found
+        assert found[1] == ("", "")
+    assert json.loads(found[0][0])["steps"] == 3 * PER_EPOCH
+    assert json.loads((out / "environment.json").read_text())["processes"] == 2
+
+
+def test_a_missing_process_is_told_in_a_sentence(place):
+    began = time.monotonic()
+    flags = ("--mesh", "rows=2", "--coordinator", address(), "--processes", 2, "--peer-timeout", 1)
+    alone = command("train", *flags, "--process", 0, "--out", place / "missing")
+    _, said = alone.communicate(timeout=120)
+    assert alone.returncode == 2
+    assert said.startswith("natgrad: not all processes of the training came together in time")
+    assert said.count("\n") == 1
+    assert time.monotonic() - began < 60
+    assert not (place / "missing").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--processes", "2"), "expected --coordinator HOST:PORT, --processes N and --process I together"),
+        (
+            ("--coordinator", "127.0.0.1:1", "--processes", "2", "--process", "0"),
+            "several processes need a mesh",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(capsys, monkeypatch, flags, sentence):
+    monkeypatch.setattr(supervised, "is_asked_for", lambda tokens: False)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *flags])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

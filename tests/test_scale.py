@@ -1,0 +1,188 @@
+"""Trainings on a mesh of devices: the same steps, the same bits, and nothing sent that need not be."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from math import prod
+
+import jax
+import numpy as np
+import pytest
+
+import natgrad
+from natgrad.errors import InputError
+from natgrad.training.mesh import mesh_sizes
+from scale_cases import CASES, ROWS, VIRTUAL, begun, printed, tiny_data, training_of
+
+FAST = ("nrws", "direct", "network", "rbm")
+BLOCKS = {(17, 17), (9, 9), (5, 5), (48, 48), (154, 154)}  # of units, in sample space, of a network
+PARAMETERS = 2 * (16 * 8 + 8 * 4) + 16 + 8 + 8 + 4 + 4  # of a machine with 16, 8 and 4 units
+SAMPLES, BATCH = 48, 16  # rows of a metric, and of a batch
+OTHERS = {"network-direct": 154, "network-dual": 154, "network-rows": 154, "rbm-tempering": 160}
+"""Where a device gathers longer rows: of a network's factor, or of all temperatures."""
+
+
+@pytest.fixture(scope="module")
+def file(place):
+    return tiny_data(place)
+
+
+def check_same(found, file):
+    """Every step as on one device; no block, factor or data set gathered."""
+    for name, training in found.items():
+        alone = training_of(name, file)["steps"]
+        np.testing.assert_allclose(training["steps"], alone, rtol=0, atol=1e-10, err_msg=name)
+        for collective, _, shape in training["sent"]:
+            if collective != "all-reduce":
+                assert tuple(shape[-2:]) not in BLOCKS, (name, shape)
+                assert not set(shape) & {ROWS, -(-ROWS // 8) * 8}, (name, shape)
+                assert prod(shape) <= 16 * OTHERS.get(name, SAMPLES), (name, shape)
+
+
+def test_steps_on_a_mesh_are_those_on_one_device(file):
+    check_same(printed(begun("rows=2,units=2", *FAST, devices=4)), file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mesh",
+    ["rows=1", "rows=2", "units=2", "rows=4", "rows=2,units=2", "rows=8", "rows=4,units=2", "rows=2,units=4"],
+)
+def test_steps_of_every_method_are_those_on_one_device(file, mesh):
+    check_same(printed(begun(mesh, *CASES, devices=prod(mesh_sizes(mesh).values()))), file)
+
+
+def test_what_a_step_sends_is_what_the_formula_says(file):
+    """docs/scale.md: a batch of bytes, the rows of the metric, and the gradient, once each."""
+    found = [tuple(each) for each in map(_plain, printed(begun("rows=4", "nrws", devices=4))["nrws"]["sent"])]
+    reduced = [(kind, prod(shape)) for name, kind, shape in found if name == "all-reduce"]
+    gathered = [prod(shape) for name, _, shape in found if name == "all-gather"]
+    assert ("u8", BATCH * 16) in reduced
+    assert PARAMETERS <= sum(size for kind, size in reduced if kind == "f64") <= PARAMETERS + 8
+    assert sum(gathered) <= SAMPLES * 2 * (16 + 8 + 8 + 4)
+    assert {name for name, _, _ in found} == {"all-reduce", "all-gather"}
+
+
+def _plain(each):
+    name, kind, shape = each
+    return name, kind, tuple(shape)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nrws", "rbm"])
+def test_trainings_repeat_to_the_bit_on_the_same_mesh(name):
+    runs = [printed(begun("rows=2,units=2", name, devices=4, STEPS="200"))[name]["steps"] for _ in range(2)]
+    assert len(runs[0]) == 200
+    assert runs[0] == runs[1]
+
+
+BITS = """
+import hashlib, jax, numpy as np
+from jax.sharding import PartitionSpec as P
+from natgrad.devices import placed
+from natgrad.layers import generator
+from natgrad.training.mesh import on_mesh
+with on_mesh("rows=4"):
+    for kind in ("mixer", "threefry"):
+        draw = jax.jit(lambda key: placed(jax.random.uniform(key, (6, 16)), None, "rows"))
+        drawn = draw(generator.key(3, kind))
+        assert len(drawn.sharding.device_set) == 4 and not drawn.is_fully_replicated
+        print(hashlib.sha256(np.asarray(drawn).tobytes()).hexdigest())
+"""
+
+
+def test_random_numbers_do_not_depend_on_the_layout():
+    from natgrad.layers import generator
+
+    environment = os.environ | {"XLA_FLAGS": f"{VIRTUAL}=4", "JAX_PLATFORMS": "cpu"}
+    environment["JAX_ENABLE_X64"] = "1"
+    asked = subprocess.run(
+        [sys.executable, "-c", BITS], env=environment, capture_output=True, text=True, timeout=200
+    )
+    assert asked.returncode == 0, asked.stderr
+    here = [
+        hashlib.sha256(np.asarray(jax.random.uniform(generator.key(3, kind), (6, 16))).tobytes()).hexdigest()
+        for kind in ("mixer", "threefry")
+    ]
+    assert asked.stdout.split() == here
+
+
+RUNS = """
+import json, natgrad
+settings = {"method": "nrws", "layers": (8, 4), "batch_size": 16, "epochs": 2}
+run = natgrad.train(data=FILE, out=OUT, mesh="rows=2,units=2", **settings)
+print(json.dumps(run.summary))
+"""
+
+
+def test_a_run_of_four_devices_continues_on_one(file, place):
+    """A state carries no layout; what was computed on a mesh is in the environment."""
+    code = RUNS.replace("FILE", repr(file)).replace("OUT", repr(str(place / "meshed")))
+    environment = os.environ | {"XLA_FLAGS": f"{VIRTUAL}=4", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    asked = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads((place / "meshed/environment.json").read_text())["mesh"] == {"rows": 2, "units": 2}
+    alone = natgrad.train(
+        data=file,
+        method="nrws",
+        layers=(8, 4),
+        batch_size=16,
+        epochs=4,
+        out=place / "alone",
+    )
+    continued = natgrad.resume(place / "meshed", epochs=4)
+    assert continued.summary["steps"] == alone.summary["steps"] == 4 * (ROWS // 16)
+    assert continued.summary["valid_ll"] == pytest.approx(alone.summary["valid_ll"], abs=1e-8)
+
+
+def test_a_mesh_that_does_not_fit_is_refused_in_a_sentence(file, place):
+    ask = lambda **more: natgrad.train(data=file, out=place / "refused", **more)  # noqa: E731
+    with pytest.raises(InputError, match=r"takes 8 devices, JAX finds 1 here.*device_count=8"):
+        ask(mesh="rows=4,units=2")
+    with pytest.raises(InputError, match=r"such as rows=4,units=2, got 'columns=2'"):
+        ask(mesh="columns=2")
+    assert not (place / "refused").exists()
+
+
+EVALUATED = """
+import json, sys
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+from natgrad import minimize
+from natgrad.models.helmholtz.likelihood import log_likelihood
+from natgrad.models.helmholtz.machine import helmholtz
+from natgrad.models.rbm.annealed import courses, equally_spaced
+from natgrad.models.rbm.machine import boltzmann
+from natgrad.training.mesh import on_mesh
+with on_mesh(sys.argv[1] if sys.argv[1:] else None):
+    key = jax.random.key(0)
+    model = boltzmann(key, (6, 4))
+    logs = courses(key, model, jnp.zeros(6), equally_spaced(20, model), chains=64)
+    machine = helmholtz(key, (6, 4, 2))
+    rows = jnp.where(jax.random.bernoulli(key, 0.5, (6, 8)), 1.0, -1.0)
+    found = log_likelihood(key, machine, rows, samples=16)
+    best = minimize(jax.jit(lambda x: ((x - 1) ** 2).sum()), jnp.zeros(4), budget=400, population=16)
+    print(json.dumps([logs[-1].tolist(), found.rows.tolist(), float(best.value)]))
+"""
+
+
+@pytest.mark.slow
+def test_evaluations_and_searches_on_a_mesh_are_those_on_one_device():
+    environment = os.environ | {"XLA_FLAGS": f"{VIRTUAL}=4", "JAX_PLATFORMS": "cpu"}
+    found = []
+    for mesh in ((), ("rows=4",)):
+        asked = subprocess.run(
+            [sys.executable, "-c", EVALUATED, *mesh],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert asked.returncode == 0, asked.stderr
+        found.append(json.loads(asked.stdout.splitlines()[-1]))
+    for alone, together in zip(*found, strict=True):
+        np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-10)
