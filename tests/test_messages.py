@@ -12,6 +12,7 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ import pytest
 import natgrad
 from cases import machine
 from natgrad import config
-from natgrad.cli import main, tensorboard
+from natgrad.cli import main, supervised, tensorboard
 from natgrad.cli.reproduce import reproduce as reproduce_command
 from natgrad.config.sections import FORMAT
 from natgrad.core import State
@@ -44,6 +45,8 @@ from natgrad.sweep.tickets import TicketStore
 from natgrad.training import estimating, session
 from natgrad.training import resume as start
 from natgrad.training.chunk import Course
+from natgrad.training.hosts import check_same
+from natgrad.training.mesh import check_split, on_mesh
 from trainings import SETTINGS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -306,6 +309,23 @@ def another_sweep_of_this_name(scene):
     return said(lambda: join("[0.1, 0.3]"))
 
 
+def crowded_batch(scene):
+    scene.patch.setattr("natgrad.training.mesh.parts", lambda axis: 4)
+    return said(lambda: check_split(6))
+
+
+def supervisor_says(scene, met):
+    heard = []
+    scene.patch.setattr("natgrad.cli.streams.complain", lambda sentence, to_json: heard.append(sentence))
+    assert supervised._judged(supervised.LOST, met, "", to_json=False) == 2
+    return heard[0]
+
+
+def different_steps(scene):
+    scene.patch.setattr("natgrad.training.hosts.agreed", lambda number: number + 1)
+    return said(lambda: check_same(SimpleNamespace(state=SimpleNamespace(steps=3))))
+
+
 def missing_data(scene):
     for name in ("NATGRAD_DATA", "NATGRAD_CACHE"):
         scene.patch.setenv(name, str(scene.here))
@@ -438,6 +458,13 @@ TRIGGERS = {
         unwritable_report,
         lambda scene: said(lambda: list_runs(scene.here / "none")),
         no_tensorboard,
+    ],
+    "scale.md": [
+        lambda scene: said(lambda: on_mesh("rows=1000").__enter__()),
+        crowded_batch,
+        lambda scene: supervisor_says(scene, met=True),
+        lambda scene: supervisor_says(scene, met=False),
+        different_steps,
     ],
     "export.md": [
         lambda scene: said(lambda: Trained(machine()).save(scene.here / "none" / "m")),

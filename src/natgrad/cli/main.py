@@ -192,18 +192,22 @@ def _correctable(error: Exception) -> str:
 
 
 def _sentence(error: Any, name: str) -> str:
-    text = " ".join(str(error).split()) + (_nearest(str(error)) if name in SETTABLE else "")
+    text = " ".join(str(error).split())
+    text = _with_nearest(text) if name in SETTABLE else text
     known = name in app or name in kinds.command_names()
     help_of = f"natgrad {name} --help" if known else "natgrad --help"
     return f"{text}{'' if text.endswith(('.', '?')) else '.'} Try `{help_of}`."
 
 
-def _nearest(text: str) -> str:
-    """The setting whose flag may have been meant by one that is unknown."""
+def _with_nearest(text: str) -> str:
+    """The complaint of an unknown flag with the flag or the setting that is nearest to it."""
     flag = re.match(r"Unknown option: --([\w-]+)", text)
-    flags = [short.replace("_", "-") for short in names.short_names()]
-    near = difflib.get_close_matches(flag[1], flags, n=1) if flag else []
-    return f" Did you mean --{near[0]}?" if near and "Did you mean" not in text else ""
+    if flag is None:
+        return text
+    plain, _, suggested = text.partition(" Did you mean --")
+    flags = [short.replace("_", "-") for short in names.short_names()] + [suggested.rstrip("?.")]
+    near = difflib.get_close_matches(flag[1], flags, n=1)
+    return f"{plain} Did you mean --{near[0]}?" if near else text
 
 
 def _cache() -> Path:
