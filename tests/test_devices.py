@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from cases import machine
 from natgrad.devices import placed
@@ -48,6 +49,7 @@ def test_without_a_mesh_nothing_is_placed():
     assert placed(array, "rows", None) is array
 
 
+@pytest.mark.slow  # a further case of tests/test_scale.py
 def test_a_step_with_split_rows_is_the_same_and_gathers_none():
     flags = f"--xla_force_host_platform_device_count={DEVICES}"
     asked = subprocess.run(
