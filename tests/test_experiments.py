@@ -1,6 +1,7 @@
 """The experiments' files are sweeps that resolve, and their tables are what the committed records say."""
 
 import importlib
+import json
 import tomllib
 from pathlib import Path
 
@@ -97,3 +98,14 @@ def test_the_published_estimator_weighs_dreams_by_other_samples(limit):
         np.testing.assert_allclose(dense, expected, rtol=1e-12)
     top = 1 / (1 + np.exp(-np.asarray(model.prior)))
     np.testing.assert_allclose(found.blocks["prior"], top * (1 - top) / 4, rtol=1e-12)
+
+
+def test_the_page_on_networks_has_the_figures_of_its_records():
+    page = (ROOT.parent / "docs" / "networks.md").read_text("utf-8")
+    record = json.loads((ROOT.parent / "benchmarks" / "results" / "autoencoder.json").read_text("utf-8"))
+    for name in ("blocks", "muon", "adam", "momentum"):
+        found = record[name]
+        best = found["tried"][found["best"]]
+        setting = f"| {len(found['tried'])} | {found['best']} | {best['steps']} "
+        losses = f"| {found['train']:.1f} | {found['test']:.1f} | {best['first_step_cpu_seconds']:.0f} |"
+        assert setting + losses in page

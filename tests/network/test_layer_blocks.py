@@ -191,7 +191,6 @@ def test_solves_are_those_of_the_blocks():
             np.linalg.solve(matrix + 0.1 * np.eye(len(matrix)), np.ones(len(matrix))),
         )
     found = operator(kronecker_blocks(fisher()), network, params, x, softmax())
-    expected = np.zeros(len(matrix))
     changed = []
     for block in found.blocks:
         a, g = map(np.asarray, block)
