@@ -1,11 +1,14 @@
 """Differential equations whose solutions are known, for networks that are trained on their residuals."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+Residual = Callable[[Callable[[Any], Any], Any], Any]
 
 
 class Equation(NamedTuple):
@@ -18,6 +21,7 @@ class Equation(NamedTuple):
         inside: from a function and a point to the residual.
         border: makes points of the border out of points of the cube, [point, dimension], by NumPy.
         seconds: of CPU time that every method has.
+        natural: natgrad's methods that are tried.
         widths: of the network's layers of tanh units.
         crowded: moves points inside to where the solution is steep, by NumPy.
     """
@@ -25,9 +29,10 @@ class Equation(NamedTuple):
     dimension: int
     points: tuple[int, int]
     solution: Callable[[Any], Any]
-    inside: Callable[[Callable[[Any], Any], Any], Any]
+    inside: Residual
     border: Callable[[np.ndarray], np.ndarray]
     seconds: float
+    natural: tuple[str, ...] = ("natgrad gauss-newton", "natgrad lm")
     widths: tuple[int, ...] = (64,)
     crowded: Callable[[np.ndarray], np.ndarray] = lambda points: points
 
@@ -71,25 +76,30 @@ def heat(u: Callable[[Any], Any], x: Any) -> Any:
     return u_t - 0.25 * u_xx
 
 
-VISCOSITY = 0.01 / np.pi
-
-
-def burgers(u: Callable[[Any], Any], x: Any) -> Any:
+def burgers(viscosity: float) -> Residual:
     """u_t + u u_y - viscosity u_yy, for y = 2 x - 1 from -1 to 1."""
-    u_t, u_x, u_xx = slope_and_bend(u, x)
-    return u_t + u(x) * u_x / 2 - VISCOSITY * u_xx / 4
+
+    def inside(u: Callable[[Any], Any], x: Any) -> Any:
+        u_t, u_x, u_xx = slope_and_bend(u, x)
+        return u_t + u(x) * u_x / 2 - viscosity * u_xx / 4
+
+    return inside
 
 
-def steepening(x: Any) -> Any:
+def steepening(viscosity: float) -> Callable[[Any], Any]:
     """The wave that begins as -sin(pi y), by the transformation of Cole and Hopf: a quotient of integrals.
 
     They are over where a particle came from, weighted by a Gaussian and exp(-cos(pi y) / (2 pi viscosity));
     by the trapezoidal rule, whose error for such integrands is that of rounding.
     """
-    nodes = jnp.linspace(-12.0, 12.0, 401)
-    origins = jnp.pi * (2 * x[1] - 1 - jnp.sqrt(4 * VISCOSITY * x[0]) * nodes)
-    weights = jax.nn.softmax(-(nodes**2) - jnp.cos(origins) / (2 * jnp.pi * VISCOSITY))
-    return -(weights * jnp.sin(origins)).sum()
+
+    def wave(x: Any) -> Any:
+        nodes = jnp.linspace(-12.0, 12.0, 401, dtype=x.dtype)
+        origins = jnp.pi * (2 * x[1] - 1 - jnp.sqrt(4 * viscosity * x[0]) * nodes)
+        weights = jax.nn.softmax(-(nodes**2) - jnp.cos(origins) / (2 * jnp.pi * viscosity))
+        return -(weights * jnp.sin(origins)).sum()
+
+    return wave
 
 
 def towards_the_middle(points: np.ndarray) -> np.ndarray:
@@ -116,16 +126,29 @@ def poisson(u: Callable[[Any], Any], x: Any) -> Any:
     return laplacian(u, x) + jnp.pi**2 * sum_of_sines(x)
 
 
+SMOOTH, STEEP = 0.1 / np.pi, 0.01 / np.pi  # viscosities of Burgers' equation
 EQUATIONS = {
     "poisson2": Equation(
         2, (900, 120), two_sines, lambda u, x: laplacian(u, x) + 2 * jnp.pi**2 * two_sines(x), faces, 60.0
     ),
     "heat": Equation(2, (900, 120), fading, heat, start_and_ends, 60.0),
     "burgers": Equation(
-        2, (2000, 300), steepening, burgers, start_and_ends, 300.0, (20, 20), towards_the_middle
+        *(2, (1500, 300), steepening(SMOOTH), burgers(SMOOTH), start_and_ends, 300.0),
+        natural=("natgrad lm",),
+        widths=(20, 20),
     ),
-    "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 300.0),
-    "poisson5-deep": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 900.0, (64, 64, 48, 48)),
+    "burgers-steep": Equation(
+        *(2, (2000, 300), steepening(STEEP), burgers(STEEP), start_and_ends, 300.0),
+        natural=("natgrad lm",),
+        widths=(20, 20),
+        crowded=towards_the_middle,
+    ),
+    "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 300.0, natural=("natgrad lm",)),
+    "poisson5-deep": Equation(
+        *(5, (3000, 500), sum_of_sines, poisson, faces, 900.0),
+        natural=("natgrad spring",),
+        widths=(64, 64, 48, 48),
+    ),
 }
 
 
@@ -145,8 +168,7 @@ def fresh(equation: Equation, seed: int) -> list[dict[str, Any]]:
     def draw(inputs: int, *shape: int) -> Any:
         return jnp.asarray(rng.uniform(-1, 1, shape) / np.sqrt(inputs))
 
-    pairs = zip(sizes, sizes[1:], strict=False)
-    return [{"weight": draw(i, o, i), "bias": draw(i, o)} for i, o in pairs]
+    return [{"weight": draw(i, o, i), "bias": draw(i, o)} for i, o in itertools.pairwise(sizes)]
 
 
 def batch_of(equation: Equation, seed: int) -> dict[str, Any]:
