@@ -26,9 +26,9 @@ from natgrad.models import registry
 from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
+from natgrad.training import chunk as chunks
 from natgrad.training.best import Best, Saved, stored_best
 from natgrad.training.checks import check_training, chunk_end, is_over
-from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, no_totals
 from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
 from natgrad.training.first import FirstState, laid_out
 from natgrad.training.learning import learning_doubt, note_doubt
@@ -62,7 +62,7 @@ class Session:
         self.compile_seconds, self.saved, self.summary = 0.0, time.monotonic(), dict[str, Any]()
         self.advance: Callable[..., Any]
         self.state: State
-        self.totals: Totals
+        self.totals: chunks.Totals
         self.best = Best()
         self.numbers: Any = numbers_of(settings) if self.problem.paced else ()
         self._enter(self._stage())
@@ -137,8 +137,10 @@ class Session:
         order, operations = self._order(epoch), self.problem.operations(self.problem.stages[self.stage][1])
         while at.epoch == epoch:
             start, end = at.position, chunk_end(self.settings, operations, at, self.per_epoch)
-            while not self._chunk(order, start, end):
-                self._cut(place)
+            before = None
+            while (found := self._chunk(order, start, end)) is not None:
+                self._cut(place, hopeless=chunks.is_settled(found, before, end - start))
+                before = found
             at.epoch, at.position = (epoch + 1, 0) if end == self.per_epoch else (epoch, end)
             checkpoints.keep_copy(place, self.settings, self.steps, everywhere(self.state.used))
             if watch is not None:
@@ -147,21 +149,21 @@ class Session:
             self._heed(place, stop)
         note_doubt(place, at, self.steps, self.problem.independent)
 
-    def _chunk(self, order: jax.Array, start: int, end: int) -> bool:
-        """Take the steps of a chunk, and keep them if they are sound."""
+    def _chunk(self, order: jax.Array, start: int, end: int) -> chunks.Course | None:
+        """Take the steps of a chunk, and keep them if they are sound; else say how they went."""
         at, began = self.progress, time.perf_counter()
         moving = tree.copied(self.state)  # steps work in place; this one stays to return to
         state, totals = self.advance(self.key_steps, moving, self.totals, self.rows, order, start, end)
         jax.block_until_ready(totals)
         at.seconds += time.perf_counter() - began
-        found = course(self.totals, totals)
-        if not is_sound(found, at.lowest + at.jump):
-            why = complaint(found, at.lowest)
+        found = chunks.course(self.totals, totals)
+        if not chunks.is_sound(found, at.lowest + at.jump):
+            why = chunks.complaint(found, at.lowest)
             _log.warning("the chunk after step %d of epoch %d is rejected: %s", self.steps, at.epoch + 1, why)
-            return False
+            return found
         self.state, self.totals, at.lowest = state, totals, min(at.lowest, found.mean)
         at.diverged = False
-        return True
+        return None
 
     def _look(self) -> None:
         """The loss of the model as it is, in its own unit, and by how much later ones may exceed it."""
@@ -170,18 +172,15 @@ class Session:
         loss = float(seen.last) if int(seen.taken) else math.inf
         at.lowest, at.jump = loss, max(abs(loss), self.problem.ignorance)
 
-    def _cut(self, place: Path) -> None:
+    def _cut(self, place: Path, *, hopeless: bool) -> None:
         """Continue from the state before a chunk that was not sound, with smaller steps; or give up."""
         at = self.progress
         at.divergences += 1
-        if at.divergences >= FAILURES:
+        if hopeless or at.divergences >= FAILURES:
             at.diverged = True
             self._save(place)
-            raise Diverged(
-                f"the training of {place} diverged {at.divergences} times, although the learning rate was "
-                f"cut to {self._rate(at.divergences - 1):.3g}; its last good state, of step {self.steps}, is "
-                "saved: train again with a lower --learning-rate or, for a natural method, a higher --damping"
-            )
+            cut = None if hopeless else self._rate(at.divergences - 1)
+            raise Diverged(f"the training of {place} {chunks.verdict(self.steps, at.divergences, cut)}")
         _log.warning(
             "continuing from step %d with the learning rate %.3g", self.steps, self._rate(at.divergences)
         )
@@ -196,7 +195,7 @@ class Session:
 
     def _compile(self) -> Callable[..., Any]:
         """The chunk of steps, compiled ahead so that its time is known apart; the state is donated to it."""
-        function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
+        function = chunks.chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         numbers, began = self.numbers, time.perf_counter()
 
         def advance(*given: Any) -> Any:
@@ -227,8 +226,8 @@ class Session:
         """The steps that are done."""
         return int(self.state.steps)
 
-    def _nothing(self) -> Totals:
-        return no_totals(self.sums)
+    def _nothing(self) -> chunks.Totals:
+        return chunks.no_totals(self.sums)
 
     def _due(self) -> bool:
         """Whether the state as it is wants a row: at the beginning, at the end, and every so many epochs."""
