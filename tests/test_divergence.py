@@ -23,7 +23,7 @@ FOUR = SETTINGS | {"epochs": 4}
 
 
 def trapped(monkeypatch, loss, above, first=7):
-    """From step `first` on, a learning rate above a bound gives steps with such a loss, less at lower rates, or none."""
+    """From step `first` on, a rate above a bound gives such a loss, less at lower rates, or no steps."""
     honest = methods.algorithm
 
     def algorithm(settings, samples, pace):
@@ -120,7 +120,8 @@ def test_a_step_that_went_too_far_is_not_repeated(tmp_path, data, caplog):
     """The loss of a chunk of one step is that of the state before it: the same with any rate."""
     one = FOUR | {"training.chunk_steps": 1, "learning_rate": 1e4}
     with pytest.raises(
-        Diverged, match=r"diverged in the last step before step 1, which no smaller step undoes; its state, of"
+        Diverged,
+        match=r"diverged in the last step before step 1, which no smaller step undoes; its state, of",
     ):
         natgrad.train(data=data, out=tmp_path / "run", **one)
     assert caplog.text.count("is rejected") == 1

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 _T = TypeVar("_T")
+LIMITS = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
 
 
 def placed(array: Array, *axes: str | None) -> Array:
@@ -89,8 +90,10 @@ def sharding_of(array: Any) -> NamedSharding | None:
 
 
 def memory_bytes() -> int:
-    """The memory of this computer."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The memory of this computer, or as much of it as the container has that natgrad runs in."""
+    limits = [path.read_text().strip() for path in LIMITS if path.is_file()]
+    held = [int(limit) for limit in limits if limit.isdecimal()]  # "max" is none
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *held])
 
 
 def keep_programs() -> None:

@@ -38,6 +38,25 @@ def check_weights(number: int, *, bytes_each: int = 4) -> None:
         )
 
 
+def fitting(settings: Any, share: float) -> str:
+    """What to use in place of a step's rows, or samples of a row, where about such a share of them fits.
+
+    Memory grows with their product, and has a small part that does not: the numbers are a little less.
+    """
+    objective = getattr(settings, "objective", None)
+    taken = {"--batch-size": settings.training.batch_size, "--samples": getattr(objective, "samples", 0)}
+    if getattr(objective, "growth", ()):
+        del taken["--samples"]  # they change, and are others in this stage
+    fewer = {name: _two_digits(0.95 * share * number) for name, number in taken.items()}
+    return "".join(f"about {name} {number}, " for name, number in fewer.items() if number) + "or "
+
+
+def _two_digits(number: float) -> int:
+    """A number rounded down to two digits."""
+    unit = 10 ** max(len(str(int(number))) - 2, 0)
+    return int(number) // unit * unit
+
+
 def check_values(dataset: Dataset, *, gaussian: bool) -> None:
     """Refuse real values where units are binary, and binary ones where they are real."""
     real = dataset.train.dtype.kind == "f"

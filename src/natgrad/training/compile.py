@@ -62,10 +62,12 @@ def compiled(
     donate: tuple[int, ...] = (),
     key: Hashable = None,
     results: Any = None,
+    advice: Callable[[float], str] = lambda share: "",
 ) -> Callable[..., Any]:
     """A function compiled for arguments like these, to take that many steps; those donated become results.
 
     Functions with the same key are the same: for arguments of the same shapes one of them is compiled once.
+    `advice` says what to do where only such a share of what the program takes fits into memory.
     On a mesh arguments are laid out as they are, or as their shapes say, and so are results like `results`.
     """
     apart = steps >= LONG and jax.default_backend() == "cpu"
@@ -73,7 +75,7 @@ def compiled(
     def make() -> Callable[..., Any]:
         lowered = jax.jit(function, donate_argnums=donate, **_layout(arguments, results)).lower(*arguments)
         program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
-        check_program_memory(program.memory_analysis())
+        check_program_memory(program.memory_analysis(), advice)
         return program
 
     return make() if key is None else kept(("program", key, apart, donate), make, *arguments)
@@ -91,7 +93,7 @@ def kept(key: Hashable, make: Callable[[], Any], *arguments: Any) -> Any:
     return made
 
 
-def check_program_memory(facts: Any) -> None:
+def check_program_memory(facts: Any, advice: Callable[[float], str]) -> None:
     """Refuse a program that takes more memory than the computer has: the system would end the process."""
     if facts is None or jax.default_backend() != "cpu":
         return  # other devices say so themselves
@@ -99,7 +101,7 @@ def check_program_memory(facts: Any) -> None:
     if needed > there:
         raise InputError(
             f"a step takes {needed / 2**30:.3g} GB of memory, this computer has {there / 2**30:.3g} GB; use "
-            "a smaller --batch-size, fewer samples, or a smaller model"
+            f"{advice(there / needed)}a smaller model"
         )
 
 

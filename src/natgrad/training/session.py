@@ -11,6 +11,7 @@ import math
 import shlex
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training import chunk as chunks
 from natgrad.training.best import Best, Saved, stored_best
-from natgrad.training.checks import check_training, chunk_end, is_over
+from natgrad.training.checks import check_training, chunk_end, fitting, is_over
 from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
 from natgrad.training.first import FirstState, laid_out
 from natgrad.training.learning import learning_doubt, note_doubt
@@ -205,10 +206,9 @@ class Session:
             return found
 
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, numbers
-        results = self.shape, self.sums
-        program = compiled(
-            advance, *arguments, steps=self.total, donate=(1,), key=self.key_program, results=results
-        )
+        known: dict[str, Any] = {"key": self.key_program, "results": (self.shape, self.sums)}
+        advice = partial(fitting, self.settings)
+        program = compiled(advance, *arguments, steps=self.total, donate=(1,), advice=advice, **known)
         self.compile_seconds = time.perf_counter() - began
         return lambda *given: program(*given, numbers)
 
