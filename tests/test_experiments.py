@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks import attack
 from experiments import table
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
@@ -109,3 +110,10 @@ def test_the_page_on_networks_has_the_figures_of_its_records():
         setting = f"| {len(found['tried'])} | {found['best']} | {best['steps']} "
         losses = f"| {found['train']:.1f} | {found['test']:.1f} | {best['first_step_cpu_seconds']:.0f} |"
         assert setting + losses in page
+
+
+def test_the_page_on_reliability_has_what_was_tried_last():
+    record = json.loads((ROOT.parent / "benchmarks" / "results" / "attack.json").read_text("utf-8"))
+    page = (ROOT.parent / "docs" / "reliability.md").read_text("utf-8")
+    assert f"\n\n{attack.table(record)}\n\n" in page
+    assert sum(part["failed"] for part in record["parts"].values()) == 0

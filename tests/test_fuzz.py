@@ -18,6 +18,7 @@ import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import counting
 import natgrad
 from cases import machine
 from natgrad import config
@@ -41,6 +42,7 @@ MARGIN = 64 << 20
 
 def guarded(action, size):
     """What an action returns, or None for one sentence; anything else it raises is a failure."""
+    counting.count("test_fuzz.py", "damaged or hostile files and settings")
     tracemalloc.start()
     try:
         return action()
