@@ -27,7 +27,7 @@ from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress
-from natgrad.training import resume as start
+from natgrad.training import run as start
 
 fuzzed = settings(
     max_examples=40,
@@ -288,7 +288,7 @@ def test_oversized_configs(tmp_path, raw):
     (tmp_path / "c.toml").write_bytes(raw)
 
     def use():
-        return start.new_session(config.resolve({}, tmp_path / "c.toml"))
+        return start._new_session(config.resolve({}, tmp_path / "c.toml"))
 
     assert guarded(use, len(raw)) is None
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from natgrad.config import agreement, sections
+from natgrad.config import own_length, own_steps, rate_ends, sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
@@ -182,8 +182,8 @@ _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
-    checks = [agreement.own_length] if method in ("natural", "tonga") else []
-    checks += [agreement.own_steps] if method in ("natural", "tonga", "units") else []
+    checks = [own_length] if method in ("natural", "tonga") else []
+    checks += [own_steps] if method in ("natural", "tonga", "units") else []
     return sections.compose(
         kind,
         method,
@@ -277,7 +277,7 @@ SPEC = Spec(
     headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
-    is_scheduled=agreement.rate_ends,
+    is_scheduled=rate_ends,
     check=check,
     commands={"evaluate": "natgrad.models.network.commands:evaluate"},
     estimators={
