@@ -16,7 +16,7 @@ from experiments.rbm_mnist import judge
 from experiments.rbm_seed import classes, course, figure2
 
 from cases import machine
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 from natgrad.sweep import plan as plans
 
 ROOT = Path(__file__).parents[1] / "experiments"

@@ -30,7 +30,7 @@ from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.models.helmholtz import estimator as estimators
 from natgrad.models.helmholtz.trained import Trained
-from natgrad.records import folder, lock
+from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
@@ -197,7 +197,7 @@ def other_data(scene):
 
 
 def held(scene):
-    with lock.held(run := scene.run):
+    with folder.held(run := scene.run):
         return said(lambda: natgrad.resume(run))
 
 
@@ -209,7 +209,7 @@ def refusing(number, text):
 
 
 def no_locks(scene):
-    scene.patch.setattr(lock.fcntl, "flock", refusing(errno.ENOLCK, "No locks available"))
+    scene.patch.setattr(folder.fcntl, "flock", refusing(errno.ENOLCK, "No locks available"))
     return said(lambda: natgrad.resume(scene.run))
 
 

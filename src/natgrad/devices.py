@@ -2,10 +2,12 @@
 
 A mesh is set by `jax.set_mesh`, with axes called `rows` and `units`. What makes new arrays
 (batches, random numbers, chains) says what their axes are; the compiler passes it on. Compiled programs are
-kept on disk, for the command line and for Python alike.
+kept on disk, for the command line and for Python alike. `surroundings` says what a run ran on.
 """
 
 import os
+import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -112,3 +114,15 @@ def program_folder() -> Path:
     """Where compiled programs are: below NATGRAD_CACHE, or in the user's cache."""
     chosen, usual = os.environ.get("NATGRAD_CACHE"), os.environ.get("XDG_CACHE_HOME")
     return (Path(chosen) if chosen else Path(usual or Path.home() / ".cache") / "natgrad") / "xla"
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions and machine, as plain JSON."""
+    names = ("natgrad", "jax", "jaxlib", "optax", "numpy")
+    return {
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in names},
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
+        "x64": jax.numpy.zeros(()).dtype == jax.numpy.float64,
+    }

@@ -120,9 +120,8 @@ def _layout(arguments: Any, results: Any) -> dict[str, Any]:
 
 def _shapes(arguments: Any) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten(arguments)
-    return structure, *(
-        (jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf)), sharding_of(leaf)) for leaf in leaves
-    )
+    places = [*map(sharding_of, leaves)] if has_mesh() else []
+    return structure, *places, *((jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
 
 
 def _configured() -> tuple[Any, ...]:

@@ -111,6 +111,11 @@ def by_one_device(function: Callable[[Any], Any], tree: Any) -> Any:
         return function(whole)
 
 
+def is_first() -> bool:
+    """Whether this is the process that writes the run."""
+    return jax.process_index() == 0
+
+
 def agreed(number: int) -> int:
     """The largest number that any process of the training has; a decision that all must take alike."""
     if jax.process_count() == 1:

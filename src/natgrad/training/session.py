@@ -17,7 +17,6 @@ from typing import Any
 
 import jax
 
-from natgrad import tree
 from natgrad.core import Pace, State
 from natgrad.data import Dataset, batches
 from natgrad.devices import everywhere, keep_programs
@@ -28,14 +27,13 @@ from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training import chunk as chunks
-from natgrad.training.best import Best, Saved, stored_best
-from natgrad.training.checks import check_training, chunk_end, fitting, is_over
+from natgrad.training.checks import check_training, chunk_end, fitting, is_over, learning_doubt, note_doubt
 from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
-from natgrad.training.first import FirstState, laid_out
-from natgrad.training.learning import learning_doubt, note_doubt
 from natgrad.training.mesh import agreed, by_one_device, check_split, spread_rows
 from natgrad.training.signals import Interrupted, Stop
+from natgrad.training.states import Best, FirstState, Saved, laid_out, stored_best
 from natgrad.training.watcher import Watcher
+from natgrad.tree import copied, in_structure
 
 CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
@@ -143,7 +141,8 @@ class Session:
                 self._cut(place, hopeless=chunks.is_settled(found, before, end - start))
                 before = found
             at.epoch, at.position = (epoch + 1, 0) if end == self.per_epoch else (epoch, end)
-            checkpoints.keep_copy(place, self.settings, self.steps, everywhere(self.state.used))
+            if self.settings.evaluation.log_checkpoints:
+                checkpoints.keep_copy(place, self.steps, everywhere(self.state.used))
             if watch is not None:
                 loss = float(self.totals.value) / max(int(self.totals.taken), 1)
                 watch.advanced(epoch * self.per_epoch + end, self.total, loss)
@@ -153,7 +152,7 @@ class Session:
     def _chunk(self, order: jax.Array, start: int, end: int) -> chunks.Course | None:
         """Take the steps of a chunk, and keep them if they are sound; else say how they went."""
         at, began = self.progress, time.perf_counter()
-        moving = tree.copied(self.state)  # steps work in place; this one stays to return to
+        moving = copied(self.state)  # steps work in place; this one stays to return to
         state, totals = self.advance(self.key_steps, moving, self.totals, self.rows, order, start, end)
         jax.block_until_ready(totals)
         at.seconds += time.perf_counter() - began
@@ -168,7 +167,7 @@ class Session:
 
     def _look(self) -> None:
         """The loss of the model as it is, in its own unit, and by how much later ones may exceed it."""
-        at, copy = self.progress, tree.copied(self.state)
+        at, copy = self.progress, copied(self.state)
         _, seen = self.advance(self.key_steps, copy, self._nothing(), self.rows, self._order(0), 0, 1)
         loss = float(seen.last) if int(seen.taken) else math.inf
         at.lowest, at.jump = loss, max(abs(loss), self.problem.ignorance)
@@ -186,7 +185,7 @@ class Session:
             "continuing from step %d with the learning rate %.3g", self.steps, self._rate(at.divergences)
         )
         self._enter(self.stage)
-        self.state = tree.in_structure(self.shape, self.state)
+        self.state = in_structure(self.shape, self.state)
         self.advance = self._compile()
 
     def _rate(self, divergences: int) -> float:
