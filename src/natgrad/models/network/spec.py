@@ -210,7 +210,7 @@ def check(config: Any, dataset: Any) -> None:
 
 
 def _check_classes(largest: int) -> None:
-    """Refuse labels that are names, such as years or numbers of articles: every number up to them is a class."""
+    """Refuse labels that are names, such as numbers of articles: every number up to them would be a class."""
     if largest > _CLASSES:
         raise InputError(
             f"expected classes numbered from 0 to at most {_CLASSES}, got the label {largest}; renumber the "
