@@ -22,6 +22,7 @@ from benchmarks import run_benchmark
 from benchmarks.step import ARCHITECTURES
 
 DATA, LAYERS = ARCHITECTURES["mnist"]
+ANSWER = "answer:"
 
 
 def worker(arguments: argparse.Namespace) -> None:
@@ -39,11 +40,11 @@ def worker(arguments: argparse.Namespace) -> None:
         training.advance = training._compile()
         order = training._order(0)
         training._chunk(order, 0, arguments.steps)
-        print(f"compiled in {training.compile_seconds:.0f} s", flush=True)
+        print(ANSWER, training.compile_seconds, flush=True)
         for _ in sys.stdin:
             began = time.perf_counter()
             training._chunk(order, 0, arguments.steps)
-            print(arguments.steps / (time.perf_counter() - began), flush=True)
+            print(ANSWER, arguments.steps / (time.perf_counter() - began), flush=True)
 
 
 def start(arguments: argparse.Namespace, cores: set[int], *more: str) -> subprocess.Popen:
@@ -57,18 +58,18 @@ def start(arguments: argparse.Namespace, cores: set[int], *more: str) -> subproc
     )
 
 
-def printed(process: subprocess.Popen) -> str:
-    """The next line of a process."""
-    line = process.stdout.readline()
-    if not line:
-        raise SystemExit("a process of the benchmark failed")
-    return line
+def answered(process: subprocess.Popen) -> float:
+    """The next answer of a process; JAX's engine prints lines of its own between them."""
+    for line in process.stdout:
+        if line.startswith(ANSWER):
+            return float(line.split()[1])
+    raise SystemExit("a process of the benchmark failed")
 
 
 def compiled_one(arguments: argparse.Namespace) -> list[subprocess.Popen]:
     """One process on two cores, ready for its steps."""
     alone = start(arguments, {0, 1})
-    print(printed(alone), end="", file=sys.stderr)
+    print(f"compiled in {answered(alone):.0f} s", file=sys.stderr)
     return [alone]
 
 
@@ -79,7 +80,7 @@ def compiled_two(arguments: argparse.Namespace) -> list[subprocess.Popen]:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     both = [start(arguments, {core}, f"--process={core}", f"--address={address}") for core in range(2)]
     for process in both:
-        print(printed(process), end="", file=sys.stderr)
+        print(f"compiled in {answered(process):.0f} s", file=sys.stderr)
     return both
 
 
@@ -88,7 +89,7 @@ def turn(processes: list[subprocess.Popen]) -> float:
     for process in processes:
         process.stdin.write("\n")
         process.stdin.flush()
-    return min(float(printed(process)) for process in processes)
+    return min(answered(process) for process in processes)
 
 
 def main() -> None:

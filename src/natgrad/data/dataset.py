@@ -6,7 +6,6 @@ bytes in all three cases; `value / levels` is the mean and `resample` says wheth
 any real number, for inputs of networks and Gaussian units: then it holds float32.
 """
 
-import hashlib
 import math
 import os
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from natgrad.data import user
 from natgrad.data.catalogue import CATALOGUE, Entry, ImageShape
 from natgrad.data.files import fetch
+from natgrad.data.in_file import RowsInFile, Told, average_of, checksum_of
 from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.errors import InputError, unknown
@@ -34,7 +34,8 @@ class Dataset:
 
     Attributes:
         name: the catalogue name or the path.
-        train: rows to learn from; valid: rows to choose by; test: rows to test on.
+        train: rows to learn from, for one of several hosts left in their file; valid: rows to choose by;
+            test: rows to test on.
         levels: value / levels is the mean of a Bernoulli unit; 1 where values are in {0,1}.
         resample: whether rows are to be drawn from those means at every use.
         image_shape: (height, width) of a row, where rows are images.
@@ -44,7 +45,7 @@ class Dataset:
     """
 
     name: str
-    train: _Values
+    train: _Values | RowsInFile
     valid: _Values
     test: _Values
     levels: int
@@ -59,6 +60,11 @@ class Dataset:
         """The number of visible units."""
         return self.train.shape[1]
 
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """The mean of every visible unit over the training rows."""
+        return average_of(self.train) / self.levels
+
 
 def names() -> list[str]:
     """The names `load` knows."""
@@ -71,6 +77,7 @@ def load(
     binarize: str | None = None,
     split_seed: int = 0,
     image_shape: ImageShape | None = None,
+    told: Told | None = None,
 ) -> Dataset:
     """Load a set by its catalogue name or by the path of a .npy, .npz or .csv file.
 
@@ -80,6 +87,8 @@ def load(
             networks), "real" (float32: means, or a user's values as they are), or None for the set's default.
         split_seed: seed of whatever part of the split is not published.
         image_shape: (height, width), for rows that are images and do not say so.
+        told: for one of several hosts, how one tells the others (`natgrad.data.in_file`): then training rows
+            are left in the file, where it allows that.
 
     Raises:
         InputError: a name, file or value that cannot be used, in one sentence.
@@ -99,7 +108,7 @@ def load(
         distribution = entry.distribution() if entry.distribution else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
         parts, levels, shape = user.read_user_file(
-            Path(name), split_seed, rounding=binarize == "round", real=binarize == "real"
+            Path(name), split_seed, rounding=binarize == "round", real=binarize == "real", told=told
         )
         default = "resample"
     else:
@@ -129,12 +138,14 @@ def assemble(
     distribution: PatternDistribution | None,
 ) -> Dataset:
     """Binarize as asked and seal the splits with their checksums."""
-    rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
+    rows: dict[str, Any] = {split: np.ascontiguousarray(parts.rows[split]) for split in ("valid", "test")}
+    train = parts.rows["train"]
+    rows["train"] = train if isinstance(train, RowsInFile) else np.ascontiguousarray(train)
     if levels > 1 and binarize == "round":
         rows, levels = {split: rounded(array, levels) for split, array in rows.items()}, 1
     if binarize == "real":
         rows, levels = {split: means(array, levels) for split, array in rows.items()}, 1
-    checksums = {split: hashlib.sha256(array.data).hexdigest() for split, array in rows.items()}
+    checksums = {split: checksum_of(rows[split]) for split in SPLITS}
     return Dataset(
         name=name,
         **rows,

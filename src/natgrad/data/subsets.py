@@ -4,7 +4,6 @@ Rows are chosen at random by the split's seed, never "the first n" of a file: so
 class. A smaller choice is part of a larger one. What is left is in the split's order.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,19 +11,21 @@ from typing import Any
 import numpy as np
 
 from natgrad.data.dataset import Dataset, load
+from natgrad.data.in_file import Told, checksum_of
 from natgrad.data.splits import SPLITS, generator
 from natgrad.errors import InputError
 
 _TOLD = 20  # labels that a message lists
 
 
-def load_settings(chosen: Any) -> Dataset:
-    """The data that the `data` section of a config names."""
+def load_settings(chosen: Any, told: Told | None = None) -> Dataset:
+    """The data that the `data` section of a config names; `told` as `load` has it."""
     dataset = load(
         chosen.name,
         binarize=getattr(chosen, "binarize", None),
         split_seed=chosen.split_seed,
         image_shape=chosen.image_shape,
+        told=told,
     )
     if chosen.classes:
         dataset = of_classes(dataset, chosen.classes)
@@ -74,6 +75,6 @@ def _taken(dataset: Dataset, places: Mapping[str, np.ndarray], record: dict[str,
     labels = dataset.labels and dataset.labels | {
         split: dataset.labels[split][at] for split, at in places.items()
     }
-    sealed = {split: hashlib.sha256(array.data).hexdigest() for split, array in rows.items()}
+    sealed = {split: checksum_of(array) for split, array in rows.items()}
     split = dataset.split | record | {"checksums": dataset.split["checksums"] | sealed}
     return replace(dataset, **rows, labels=labels, split=split)

@@ -9,6 +9,7 @@ import logging
 import os
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 
 from natgrad import config
@@ -19,6 +20,7 @@ from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress
 from natgrad.training.checks import is_over, learned
+from natgrad.training.mesh import told_by_first
 from natgrad.training.session import Session
 from natgrad.writing import write
 
@@ -56,8 +58,8 @@ def saved(place: Path, epochs: int | None) -> Session | None:
 
 
 def dataset(settings: config.RunSettings) -> Dataset:
-    """The data of a config."""
-    return load_settings(settings.data)
+    """The data of a config; on several hosts each reads its own training rows, where the file allows it."""
+    return load_settings(settings.data, told_by_first if jax.process_count() > 1 else None)
 
 
 def _stored(place: Path, settings: config.RunSettings) -> states.Stored:
