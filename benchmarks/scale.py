@@ -108,7 +108,8 @@ def main() -> None:
     ways = compiled_one(arguments), compiled_two(arguments)
     rounds = [[turn(way) for way in ways] for _ in range(arguments.rounds)]
     for process in ways[0] + ways[1]:
-        process.stdin.close()
+        process.stdin.close()  # of all of them, since two end together
+    for process in ways[0] + ways[1]:
         process.wait()
     one, two = (max(side) for side in zip(*rounds, strict=True))
     found = {

@@ -1,22 +1,20 @@
 """Trainings on a mesh of devices: the same steps, the same bits, and nothing sent that need not be."""
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 from math import prod
 
-import jax
 import numpy as np
 import pytest
 
 import natgrad
 from natgrad.errors import InputError
 from natgrad.training.mesh import mesh_sizes
-from scale_cases import CASES, ROWS, VIRTUAL, begun, printed, tiny_data, training_of
+from scale_cases import CASES, ROWS, VIRTUAL, begun, bits, printed, tiny_data, training_of
 
-FAST = ("nrws", "direct", "network", "rbm")
+QUICK = ("rows=4", "bits", "nrws", "rows=2,units=2", "direct", "network")
 BLOCKS = {(17, 17), (9, 9), (5, 5), (48, 48), (154, 154)}  # of units, in sample space, of a network
 PARAMETERS = 2 * (16 * 8 + 8 * 4) + 16 + 8 + 8 + 4 + 4  # of a machine with 16, 8 and 4 units
 SAMPLES, BATCH = 48, 16  # rows of a metric, and of a batch
@@ -41,8 +39,14 @@ def check_same(found, file):
                 assert prod(shape) <= 16 * OTHERS.get(name, SAMPLES), (name, shape)
 
 
-def test_steps_on_a_mesh_are_those_on_one_device(file):
-    check_same(printed(begun("rows=2,units=2", *FAST, devices=4)), file)
+@pytest.fixture(scope="module")
+def quick():
+    """What one process finds on several meshes of four devices."""
+    return printed(begun(*QUICK, devices=4))
+
+
+def test_steps_on_a_mesh_are_those_on_one_device(file, quick):
+    check_same({name: found for name, found in quick.items() if name in CASES}, file)
 
 
 @pytest.mark.slow
@@ -54,9 +58,9 @@ def test_steps_of_every_method_are_those_on_one_device(file, mesh):
     check_same(printed(begun(mesh, *CASES, devices=prod(mesh_sizes(mesh).values()))), file)
 
 
-def test_what_a_step_sends_is_what_the_formula_says(file):
+def test_what_a_step_sends_is_what_the_formula_says(quick):
     """docs/scale.md: a batch of bytes, the rows of the metric, and the gradient, once each."""
-    found = [tuple(each) for each in map(_plain, printed(begun("rows=4", "nrws", devices=4))["nrws"]["sent"])]
+    found = [tuple(each) for each in map(_plain, quick["nrws"]["sent"])]
     reduced = [(kind, prod(shape)) for name, kind, shape in found if name == "all-reduce"]
     gathered = [prod(shape) for name, _, shape in found if name == "all-gather"]
     assert ("u8", BATCH * 16) in reduced
@@ -78,35 +82,8 @@ def test_trainings_repeat_to_the_bit_on_the_same_mesh(name):
     assert runs[0] == runs[1]
 
 
-BITS = """
-import hashlib, jax, numpy as np
-from jax.sharding import PartitionSpec as P
-from natgrad.devices import placed
-from natgrad.layers import generator
-from natgrad.training.mesh import on_mesh
-with on_mesh("rows=4"):
-    for kind in ("mixer", "threefry"):
-        draw = jax.jit(lambda key: placed(jax.random.uniform(key, (6, 16)), None, "rows"))
-        drawn = draw(generator.key(3, kind))
-        assert len(drawn.sharding.device_set) == 4 and not drawn.is_fully_replicated
-        print(hashlib.sha256(np.asarray(drawn).tobytes()).hexdigest())
-"""
-
-
-def test_random_numbers_do_not_depend_on_the_layout():
-    from natgrad.layers import generator
-
-    environment = os.environ | {"XLA_FLAGS": f"{VIRTUAL}=4", "JAX_PLATFORMS": "cpu"}
-    environment["JAX_ENABLE_X64"] = "1"
-    asked = subprocess.run(
-        [sys.executable, "-c", BITS], env=environment, capture_output=True, text=True, timeout=200
-    )
-    assert asked.returncode == 0, asked.stderr
-    here = [
-        hashlib.sha256(np.asarray(jax.random.uniform(generator.key(3, kind), (6, 16))).tobytes()).hexdigest()
-        for kind in ("mixer", "threefry")
-    ]
-    assert asked.stdout.split() == here
+def test_random_numbers_do_not_depend_on_the_layout(quick):
+    assert quick["bits"] == bits()
 
 
 RUNS = """
@@ -117,6 +94,7 @@ print(json.dumps(run.summary))
 """
 
 
+@pytest.mark.slow
 def test_a_run_of_four_devices_continues_on_one(file, place):
     """A state carries no layout; what was computed on a mesh is in the environment."""
     code = RUNS.replace("FILE", repr(file)).replace("OUT", repr(str(place / "meshed")))
