@@ -82,6 +82,7 @@ def rounded(leaf):
     return jnp.round(leaf, 6) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
+@jax.numpy_dtype_promotion("standard")  # optax's Adam wants it
 def training_of(name, file, number=STEPS):
     """The model and the loss after every step of a training, and what its compiled step sends."""
     READ.clear()
