@@ -30,6 +30,7 @@ from natgrad.training.mesh import on_mesh
 MACHINE = {"layers": (8, 4), "samples": 3, "batch_size": 16}
 NETWORK = {"model": "mlp", "layers": (8,), "batch_size": 16, "method": "natural", "damping": 0.1}
 BOLTZMANN = {"model": "rbm", "method": "natural", "hidden": 8, "batch_size": 16, "chains": 16}
+VARIATIONAL = {"model": "vae", "layers": (8,), "latent": 2, "batch_size": 16}
 CASES = {
     "rws": MACHINE | {"method": "rws"},
     "nrws": MACHINE | {"method": "nrws"},
@@ -47,8 +48,27 @@ CASES = {
     "rbm-direct": BOLTZMANN | {"solver": "direct"},
     "rbm-blocks": BOLTZMANN | {"solver": "blocks"},
     "rbm-tempering": BOLTZMANN | {"objective.negative": "tempering"},
-    "vae": {"model": "vae", "layers": (8,), "latent": 2, "batch_size": 16},
+    "vae": VARIATIONAL,
 }
+FEW = {"metric.iterations": 4}
+MORE = {
+    "exact": MACHINE | {"method": "nrws", "solver": "exact"},
+    "shared": MACHINE | {"method": "nrws", "solver": "shared"},
+    "cg": MACHINE | {"method": "nrws", "solver": "cg"} | FEW,
+    "units": NETWORK | {"method": "units", "solver": "cg"} | FEW,
+    "units-diagonal": NETWORK | {"method": "units", "solver": "diagonal"},
+    "rbm-dual": BOLTZMANN | {"solver": "dual"},
+    "rbm-cg": BOLTZMANN | {"solver": "cg"} | FEW,
+    "rbm-minres": BOLTZMANN | {"solver": "minres"} | FEW,
+    "rbm-diagonal": BOLTZMANN | {"solver": "diagonal"},
+    "vae-units": VARIATIONAL | {"method": "two-step", "solver": "units"},
+    "vae-diagonal": VARIATIONAL | {"method": "two-step", "solver": "diagonal"},
+    "vae-cg": VARIATIONAL | {"method": "two-step", "solver": "cg"} | FEW,
+    "vae-dual": VARIATIONAL | {"method": "two-step", "solver": "dual"},
+    "vae-both": VARIATIONAL | {"method": "natural", "solver": "cg"} | FEW,
+    "vae-direct": VARIATIONAL | {"method": "natural", "solver": "direct"},
+}
+"""The solvers that are not among the cases."""
 ROWS, STEPS = 100, 3  # rows that no mesh divides by eight
 HELD_OUT = 16
 VIRTUAL = "--xla_force_host_platform_device_count"
@@ -86,7 +106,7 @@ def rounded(leaf):
 def training_of(name, file, number=STEPS):
     """The model and the loss after every step of a training, and what its compiled step sends."""
     READ.clear()
-    settings = config.resolve(CASES[name] | {"data": file, "epochs": -(-number // (ROWS // 16))})
+    settings = config.resolve((CASES | MORE)[name] | {"data": file, "epochs": -(-number // (ROWS // 16))})
     programs = []
 
     def recorded(*arguments, **options):
@@ -130,9 +150,12 @@ def begun(*tokens, devices=1, **more):
     )
 
 
-def printed(process):
+def printed(process, seconds=280):
     """What such a process printed."""
-    out, err = process.communicate(timeout=280)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
     assert process.returncode == 0, err
     return json.loads(out.splitlines()[-1])
 

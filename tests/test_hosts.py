@@ -71,7 +71,7 @@ def wait_for(state, seconds=120):
 def same_steps(file, *names):
     where = address()
     processes = [begun("rows=2", *names, HOSTS=f"{where},2,{number}") for number in range(2)]
-    found = [printed(process) for process in processes]
+    found = [printed(process, 1000) for process in processes]
     for name in names:
         np.testing.assert_allclose(
             found[0][name]["steps"], training_of(name, file)["steps"], rtol=0, atol=1e-10
@@ -81,6 +81,7 @@ def same_steps(file, *names):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_two_processes_take_the_steps_of_one_with_every_method(file):
     same_steps(file, *CASES)
 

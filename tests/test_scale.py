@@ -5,21 +5,23 @@ import os
 import subprocess
 import sys
 from math import prod
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import natgrad
 from natgrad.errors import InputError
+from natgrad.models import registry
 from natgrad.training.mesh import mesh_sizes
-from scale_cases import CASES, ROWS, VIRTUAL, begun, bits, printed, tiny_data, training_of
+from scale_cases import CASES, MORE, ROWS, VIRTUAL, begun, bits, printed, tiny_data, training_of
 
 QUICK = ("rows=4", "bits", "nrws", "rows=2,units=2", "direct", "network")
 BLOCKS = {(17, 17), (9, 9), (5, 5), (48, 48), (154, 154)}  # of units, in sample space, of a network
 PARAMETERS = 2 * (16 * 8 + 8 * 4) + 16 + 8 + 8 + 4 + 4  # of a machine with 16, 8 and 4 units
+LONG = 1000  # seconds, of a computer that has other things to do
 SAMPLES, BATCH = 48, 16  # rows of a metric, and of a batch
-OTHERS = {"network-direct": 154, "network-dual": 154, "network-rows": 154, "rbm-tempering": 160}
-"""Where a device gathers longer rows: of a network's factor, or of all temperatures."""
+SAME = {"tonga": "natural", "nws": "nrws", "nbihm": "nrws"}  # methods with the solvers of another one
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +35,10 @@ def check_same(found, file):
         alone = training_of(name, file)["steps"]
         np.testing.assert_allclose(training["steps"], alone, rtol=0, atol=1e-10, err_msg=name)
         for collective, _, shape in training["sent"]:
-            if collective != "all-reduce":
+            if collective not in ("all-reduce", "all-to-all"):  # which leave on a device its own share
                 assert tuple(shape[-2:]) not in BLOCKS, (name, shape)
                 assert not set(shape) & {ROWS, -(-ROWS // 8) * 8}, (name, shape)
-                assert prod(shape) <= 16 * OTHERS.get(name, SAMPLES), (name, shape)
+                assert prod(shape) <= 16 * SAMPLES, (name, shape)
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +52,40 @@ def test_steps_on_a_mesh_are_those_on_one_device(file, quick):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "mesh",
     ["rows=1", "rows=2", "units=2", "rows=4", "rows=2,units=2", "rows=8", "rows=4,units=2", "rows=2,units=4"],
 )
 def test_steps_of_every_method_are_those_on_one_device(file, mesh):
-    check_same(printed(begun(mesh, *CASES, devices=prod(mesh_sizes(mesh).values()))), file)
+    check_same(printed(begun(mesh, *CASES, devices=prod(mesh_sizes(mesh).values())), LONG), file)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_steps_of_every_further_solver_are_those_on_one_device(file):
+    check_same(printed(begun("rows=2,units=2", *MORE, devices=4), LONG), file)
+
+
+def test_every_solver_is_among_the_cases():
+    def solvers(kind, method):
+        metric = registry.spec_of(kind).settings[kind, method].model_fields.get("metric")
+        found = metric and metric.annotation.model_fields.get("solver")
+        return set(get_args(found.annotation)) - {"auto"} if found else set()
+
+    kinds = ("helmholtz", "mlp", "rbm", "vae")
+    methods = {kind: [own for of, own in registry.spec_of(kind).settings if of == kind] for kind in kinds}
+    known = {
+        (kind, method, solver)
+        for kind in kinds
+        for method in methods[kind]
+        for solver in solvers(kind, method)
+    }
+    tried = {
+        (case.get("model", "helmholtz"), case.get("method"), case.get("solver"))
+        for case in (CASES | MORE).values()
+    }
+    assert {(kind, SAME.get(method, method), solver) for kind, method, solver in known} <= tried
 
 
 def test_what_a_step_sends_is_what_the_formula_says(quick):
