@@ -113,8 +113,7 @@ def learned(settings: Any, dataset: Dataset) -> int:
 
 def independent_loss(dataset: Dataset) -> float:
     """-E log p(x) of independent units with the means of the training rows, in nats: the sum of entropies."""
-    means = dataset.train.mean(axis=0, dtype=np.float64) / dataset.levels
-    return float(sum(_entropy(np.stack([means, 1 - means]))))
+    return float(sum(_entropy(np.stack([dataset.means, 1 - dataset.means]))))
 
 
 def class_loss(labels: np.ndarray) -> float:
