@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from natgrad.data.dataset import Dataset
-from natgrad.data.in_file import Rows, RowsInFile
+from natgrad.data.in_file import RowsInFile, SplitRows
 from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
@@ -30,7 +30,7 @@ class StoredRows:
     resample: bool = static(default=False)
 
 
-def on_device(values: Rows, levels: int = 1, resample: bool = False) -> StoredRows:
+def on_device(values: SplitRows, levels: int = 1, resample: bool = False) -> StoredRows:
     """Move rows to the device, once: floats as float32, others as bytes; those left in a file wait there."""
     if isinstance(values, RowsInFile):
         waiting: Any = values

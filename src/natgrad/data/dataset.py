@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from natgrad.data import user
 from natgrad.data.catalogue import CATALOGUE, Entry, ImageShape
 from natgrad.data.files import fetch
-from natgrad.data.in_file import Rows, RowsInFile, Told
+from natgrad.data.in_file import RowsInFile, SplitRows, Told
 from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts, generator
 from natgrad.errors import InputError, unknown
@@ -255,12 +255,12 @@ def _taken(dataset: Dataset, places: Mapping[str, np.ndarray], record: dict[str,
     return replace(dataset, **rows, labels=labels, split=split)
 
 
-def checksum_of(rows: Rows) -> str:
+def checksum_of(rows: SplitRows) -> str:
     """The sha256 of the bytes of rows."""
     return rows.checksum if isinstance(rows, RowsInFile) else hashlib.sha256(rows.data).hexdigest()
 
 
-def average_of(rows: Rows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
+def average_of(rows: SplitRows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
     """The mean over rows of a function of them.
 
     >>> average_of(np.array([[0, 1], [1, 1]], np.uint8)).tolist()

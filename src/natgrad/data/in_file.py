@@ -70,4 +70,4 @@ class RowsInFile:
         return np.array(self.told(total)) / len(self)
 
 
-Rows = np.ndarray | RowsInFile
+SplitRows = np.ndarray | RowsInFile
