@@ -50,7 +50,7 @@ def check_weights(number: int, *, flag: str = "--layers") -> None:
         )
 
 
-def fitting(settings: Any, share: float) -> str:
+def what_fits(settings: Any, share: float) -> str:
     """What to use in place of a step's rows, or samples of a row, where about such a share of them fits.
 
     Memory grows with their product, and has a small part that does not: the numbers are a little less.
