@@ -15,6 +15,7 @@ REFUSED = {
     "relax minimize sphere --size 2000000": "has at most 10000 variables, got 2000000",
     f"relax minimize sphere --seed {HUGE}": "expected a whole number between",
     "relax minimize sphere --population -3": "population: expected at least 0, got -3",
+    "relax minimize BAD.py:f": "BAD.py cannot be imported (SyntaxError: '(' was never closed (BAD.py, line 1))",
     "relax minimize sphere --out FILE/below": "is not a folder you may write",
     f"relax minimize sphere --out {LONG}": ": File name too long; give another path",
     f"train --out {LONG}": ": File name too long; give another path",
@@ -32,11 +33,12 @@ REFUSED = {
 def test_refused_before_any_work(line, capsys, monkeypatch, tmp_path, tried):
     monkeypatch.chdir(tmp_path)
     Path("FILE").touch()
+    Path("BAD.py").write_text("def f(x")
     with pytest.raises(SystemExit) as stopped:
         main(line.split())
     out, err = capsys.readouterr()
     assert (stopped.value.code, out) == (2, "")
     assert REFUSED[line] in err
     assert err.count("\n") == 1
-    assert [path.name for path in Path().iterdir()] == ["FILE"]
+    assert {path.name for path in Path().iterdir()} == {"FILE", "BAD.py"}
     tried("arguments")
