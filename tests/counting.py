@@ -21,7 +21,7 @@ def told(failed):
 
 
 def record(path, reports):
-    """Every file's attempts, and how many of its tests failed, as JSON; a file that did not run stays as it was."""
+    """Every file's attempts, and how many of its tests failed, as JSON; one that did not run stays."""
     before = json.loads(Path(path).read_text())["parts"] if Path(path).exists() else {}
     parts = {}
     for report in reports:
