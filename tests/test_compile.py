@@ -90,7 +90,7 @@ def test_nothing_is_printed(tmp_path):
     ],
 )
 def test_what_fits_is_told(settings, share, advice):
-    assert checks.what_fits(config.resolve(settings), share) == advice
+    assert checks.size_hint(config.resolve(settings), share) == advice
 
 
 def test_a_program_that_is_too_large_is_refused(monkeypatch):

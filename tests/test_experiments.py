@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -117,3 +118,14 @@ def test_the_page_on_reliability_has_what_was_tried_last():
     page = (ROOT.parent / "docs" / "reliability.md").read_text("utf-8")
     assert f"\n\n{attack.table(record)}\n\n" in page
     assert sum(part["failed"] for part in record["parts"].values()) == 0
+
+
+def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():
+    page = ROOT.parent / "docs" / "choosing.md"
+    lines = re.findall(r"^- .*(?:\n  .*)*", page.read_text("utf-8"), re.MULTILINE)
+    cited = [line for line in lines if "](" in line]
+    for line in cited:
+        tables = [(page.parent / place).read_text("utf-8") for place in re.findall(r"\]\(([^)]+)\)", line)]
+        figures = re.findall(r"-?\d+\.\d\d(?!\d)", line)
+        assert [each for each in figures if not any(each in table for table in tables)] == []
+    assert len(cited) >= 10

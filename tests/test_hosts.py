@@ -12,13 +12,21 @@ import time
 import numpy as np
 import pytest
 
+import natgrad
 from natgrad.cli import supervised
 from natgrad.cli.main import main
-from scale_cases import CASES, ROWS, begun, printed, tiny_data, training_of
+from scale_cases import CASES, HELD_OUT, ROWS, begun, printed, tiny_data, training_of
 
 COMMAND = [sys.executable, "-c", "from natgrad.cli.main import main; main()"]
 LOST = "another process of the training has ended or cannot be reached any more"
 PER_EPOCH = ROWS // 16
+SETTINGS = {
+    "method": "rws",
+    "layers": 8,
+    "batch-size": 16,
+    "training.save-seconds": 0,
+    "evaluation.every": 50,
+}
 SOON = 30  # seconds, of a computer that has other things to do; the time-out itself is 10
 
 
@@ -48,8 +56,8 @@ def both(*tokens):
 
 
 def training(file, out, *more):
-    settings = ("--data", file, "--layers", "8,4", "--batch-size", 16, "--training.save-seconds", 0)
-    return both("train", *settings, "--evaluation.every", 50, "--quiet", "--out", out, *more)
+    settings = [token for name, value in SETTINGS.items() for token in (f"--{name}", value)]
+    return both("train", "--data", file, *settings, "--quiet", "--out", out, *more)
 
 
 def wait_for(state, seconds=120):
@@ -63,26 +71,27 @@ def wait_for(state, seconds=120):
 def same_steps(file, *names):
     where = address()
     processes = [begun("rows=2", *names, HOSTS=f"{where},2,{number}") for number in range(2)]
-    found = [printed(process) for process in processes]
+    found = [printed(process, 1000) for process in processes]
     for name in names:
         np.testing.assert_allclose(
             found[0][name]["steps"], training_of(name, file)["steps"], rtol=0, atol=1e-10
         )
         assert found[0][name]["steps"] == found[1][name]["steps"]
-
-
-def test_two_processes_take_the_steps_of_one(file):
-    same_steps(file, "nrws")
+        assert found[1][name]["read"] == ROWS // 2 + 2 * HELD_OUT  # its own; the first one looks at all
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_two_processes_take_the_steps_of_one_with_every_method(file):
     same_steps(file, *CASES)
 
 
 def kill_one(file, out, which, moment):
-    """Kill one of two processes at a moment after the first save; the other says so, the run continues."""
-    processes = training(file, out, "--epochs", 100_000)
+    """Kill one of two processes at a moment after the first save; the other says so, the run continues.
+
+    It continues on one device, to where one device alone comes.
+    """
+    processes = training(file, out, "--epochs", 3000)
     try:
         wait_for(out / "state")
         time.sleep(moment)
@@ -99,10 +108,12 @@ def kill_one(file, out, which, moment):
     assert said.count("\n") == 1
     saved = max(int(name.stem[:10]) for name in (out / "state").glob("*.json"))
     epochs = saved // PER_EPOCH + 1
-    alone = command("resume", out, "--epochs", epochs, "--json", "--quiet")
-    printed, said = alone.communicate(timeout=120)
-    assert alone.returncode == 0, said
-    assert json.loads(printed)["steps"] == epochs * PER_EPOCH
+    assert json.loads((out / "environment.json").read_text())["mesh"] == {"rows": 2}
+    continued = natgrad.resume(out, epochs=epochs).summary
+    settings = {name.replace("-", "_"): value for name, value in SETTINGS.items()} | {"layers": (8,)}
+    alone = natgrad.train(data=file, epochs=epochs, out=f"{out}-alone", **settings).summary
+    assert continued["steps"] == alone["steps"] == epochs * PER_EPOCH
+    assert continued["valid_ll"] == pytest.approx(alone["valid_ll"], abs=1e-8)
 
 
 def test_a_process_that_is_killed_costs_nothing_that_was_saved(file, place):

@@ -7,6 +7,7 @@ kept on disk, for the command line and for Python alike. `surroundings` says wha
 
 import os
 import platform
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,6 +49,22 @@ def row_products(rows: Float[Array, "row column"]) -> Float[Array, "row row"]:
     missing = -rows.shape[1] % parts("rows")
     columns = placed(jnp.pad(rows, ((0, 0), (0, missing))), None, "rows")
     return placed(columns @ columns.T, None, None)
+
+
+def by_own_rows(make: Callable[[_T, Any], Array], whole: _T, rows: Any) -> Array:
+    """What is made of rows, each for itself, and of numbers that all need: a device makes that of its rows.
+
+    The compiler would split it by the numbers too, where these are split, and gather what it made.
+    """
+    number = len(jax.tree.leaves(rows)[0])
+    if not has_mesh() or number % parts("rows"):
+        return make(whole, rows)
+    split = PartitionSpec("rows" if parts("rows") > 1 else None)
+    apart = jax.shard_map(  # unchecked: else derivatives by the whole numbers would be summed over devices
+        make, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False
+    )
+    found: Array = apart(whole, rows)
+    return found
 
 
 def evenly_spaced(array: Array, axis: int, count: int) -> Array:

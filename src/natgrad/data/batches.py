@@ -8,6 +8,7 @@ a random subset by the split's seed, since some published sets are sorted by cla
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from natgrad.data.dataset import Dataset
+from natgrad.data.in_file import RowsInFile, SplitRows
 from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
@@ -28,8 +30,11 @@ class StoredRows:
     resample: bool = static(default=False)
 
 
-def on_device(values: np.ndarray, levels: int = 1, resample: bool = False) -> StoredRows:
-    """Move rows to the device, once: floats as float32, others as bytes."""
+def on_device(values: SplitRows, levels: int = 1, resample: bool = False) -> StoredRows:
+    """Move rows to the device, once: floats as float32, others as bytes; those left in a file wait there."""
+    if isinstance(values, RowsInFile):
+        waiting: Any = values
+        return StoredRows(waiting, levels, resample)
     kind = jnp.float32 if values.dtype.kind == "f" else jnp.uint8
     return StoredRows(jnp.asarray(values, kind), levels, resample)
 

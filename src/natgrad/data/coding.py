@@ -8,10 +8,11 @@ than the values that are kept.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from natgrad.data.in_file import RowsInFile, SplitRows, Told
 from natgrad.data.unread import Unread
 from natgrad.errors import InputError
 
@@ -37,24 +38,21 @@ class Seen(NamedTuple):
 
 
 def encode(
-    rows: Mapping[str, Unread], path: Path, *, rounding: bool = False
-) -> tuple[dict[str, np.ndarray], int]:
+    rows: Mapping[str, Unread], path: Path, *, rounding: bool = False, told: Told | None = None
+) -> tuple[dict[str, SplitRows], int]:
     """All splits in one code: bytes in {0,1} with levels 1, or gray bytes with levels 255, unless rounded."""
-    seen = Seen()
-    for array in rows.values():
-        seen = look(array, seen)
+    seen = look_at_all(rows, told)
     code, levels = choose(seen, all(array.dtype == np.uint8 for array in rows.values()), path)
     if rounding and levels > 1:
-        return {name: coded(array, lambda block: code(block) > GRAY // 2) for name, array in rows.items()}, 1
-    return {name: coded(array, code) for name, array in rows.items()}, levels
+        above = lambda block: code(block) > GRAY // 2  # noqa: E731
+        return {name: coded(array, above, told=told) for name, array in rows.items()}, 1
+    return {name: coded(array, code, told=told) for name, array in rows.items()}, levels
 
 
-def as_real(rows: Mapping[str, Unread], path: Path) -> dict[str, np.ndarray]:
+def as_real(rows: Mapping[str, Unread], path: Path, *, told: Told | None = None) -> dict[str, SplitRows]:
     """All splits as float32, as they are; gray bytes become means in [0, 1], as everywhere."""
-    seen = Seen()
-    for array in rows.values():
-        seen = look(array, seen)
-    if max(-seen.low, seen.high) > np.finfo(np.float32).max:
+    seen = look_at_all(rows, told)
+    if max(-seen.low, seen.high) > float(np.finfo(np.float32).max):
         raise InputError(
             f"expected numbers that float32 can hold in {path}, got {seen.low:.9g} to {seen.high:.9g}; "
             "rescale them"
@@ -62,9 +60,21 @@ def as_real(rows: Mapping[str, Unread], path: Path) -> dict[str, np.ndarray]:
     gray = all(array.dtype == np.uint8 for array in rows.values()) and not seen.binary
     scale = np.float32(GRAY if gray else 1)
     return {
-        name: coded(array, lambda block: block.astype(np.float32) / scale, np.float32)
+        name: coded(array, lambda block: block.astype(np.float32) / scale, np.float32, told=told)
         for name, array in rows.items()
     }
+
+
+def look_at_all(rows: Mapping[str, Unread], told: Told | None) -> Seen:
+    """What the values of all arrays are; with `told`, one host looks."""
+
+    def seen() -> list[Any]:
+        found = Seen()
+        for array in rows.values():
+            found = look(array, found)
+        return [float(found.low), float(found.high), found.binary, found.signed]
+
+    return Seen(*(told(seen) if told else seen()))
 
 
 def look(array: Unread, seen: Seen) -> Seen:
@@ -94,8 +104,12 @@ def choose(seen: Seen, are_bytes: bool, path: Path) -> tuple[Callable[[np.ndarra
     return to_bytes, GRAY
 
 
-def coded(array: Unread, code: Callable[[np.ndarray], np.ndarray], dtype: type = np.uint8) -> np.ndarray:
-    """An array's rows as bytes, or numbers of another type, [row, visible]."""
+def coded(
+    array: Unread, code: Callable[[np.ndarray], np.ndarray], dtype: type = np.uint8, told: Told | None = None
+) -> SplitRows:
+    """An array's rows as bytes, or numbers of another type, [row, visible]; with `told`, left in the file."""
+    if told and array.mapped:
+        return RowsInFile(array.mapped(), np.arange(array.shape[0]), code, np.dtype(dtype), told)
     width = int(np.prod(array.shape[1:]))
     return array.filled((array.shape[0], width), dtype, lambda block: code(block.reshape(len(block), width)))
 

@@ -9,7 +9,7 @@ any real number, for inputs of networks and Gaussian units: then it holds float3
 import hashlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from natgrad.data import user
 from natgrad.data.catalogue import CATALOGUE, Entry, ImageShape
 from natgrad.data.files import fetch
+from natgrad.data.in_file import RowsInFile, SplitRows, Told
 from natgrad.data.patterns import PatternDistribution
 from natgrad.data.splits import SPLITS, Parts, generator
 from natgrad.errors import InputError, unknown
@@ -35,7 +36,8 @@ class Dataset:
 
     Attributes:
         name: the catalogue name or the path.
-        train: rows to learn from; valid: rows to choose by; test: rows to test on.
+        train: rows to learn from, for one of several hosts left in their file; valid: rows to choose by;
+            test: rows to test on.
         levels: value / levels is the mean of a Bernoulli unit; 1 where values are in {0,1}.
         resample: whether rows are to be drawn from those means at every use.
         image_shape: (height, width) of a row, where rows are images.
@@ -45,7 +47,7 @@ class Dataset:
     """
 
     name: str
-    train: _Values
+    train: _Values | RowsInFile
     valid: _Values
     test: _Values
     levels: int
@@ -60,6 +62,11 @@ class Dataset:
         """The number of visible units."""
         return self.train.shape[1]
 
+    @property
+    def means(self) -> NDArray[np.float64]:
+        """The mean of every visible unit over the training rows."""
+        return average_of(self.train) / self.levels
+
 
 def names() -> list[str]:
     """The names `load` knows."""
@@ -72,6 +79,7 @@ def load(
     binarize: str | None = None,
     split_seed: int = 0,
     image_shape: ImageShape | None = None,
+    told: Told | None = None,
 ) -> Dataset:
     """Load a set by its catalogue name or by the path of a .npy, .npz or .csv file.
 
@@ -81,6 +89,8 @@ def load(
             networks), "real" (float32: means, or a user's values as they are), or None for the set's default.
         split_seed: seed of whatever part of the split is not published.
         image_shape: (height, width), for rows that are images and do not say so.
+        told: for one of several hosts, how one tells the others (`natgrad.data.in_file`): then training rows
+            are left in the file, where it allows that.
 
     Raises:
         InputError: a name, file or value that cannot be used, in one sentence.
@@ -100,7 +110,7 @@ def load(
         distribution = entry.distribution() if entry.distribution else None
     elif Path(name).suffix or len(Path(name).parts) > 1:
         parts, levels, shape = user.read_user_file(
-            Path(name), split_seed, rounding=binarize == "round", real=binarize == "real"
+            Path(name), split_seed, rounding=binarize == "round", real=binarize == "real", told=told
         )
         default = "resample"
     else:
@@ -130,12 +140,14 @@ def assemble(
     distribution: PatternDistribution | None,
 ) -> Dataset:
     """Binarize as asked and seal the splits with their checksums."""
-    rows = {split: np.ascontiguousarray(parts.rows[split]) for split in SPLITS}
+    rows: dict[str, Any] = {split: np.ascontiguousarray(parts.rows[split]) for split in ("valid", "test")}
+    train = parts.rows["train"]
+    rows["train"] = train if isinstance(train, RowsInFile) else np.ascontiguousarray(train)
     if levels > 1 and binarize == "round":
         rows, levels = {split: rounded(array, levels) for split, array in rows.items()}, 1
     if binarize == "real":
         rows, levels = {split: means(array, levels) for split, array in rows.items()}, 1
-    checksums = {split: hashlib.sha256(array.data).hexdigest() for split, array in rows.items()}
+    checksums = {split: checksum_of(rows[split]) for split in SPLITS}
     return Dataset(
         name=name,
         **rows,
@@ -181,13 +193,14 @@ def fitting(shape: ImageShape | None, visible: int) -> ImageShape | None:
 _TOLD = 20  # labels that a message lists
 
 
-def load_settings(chosen: Any) -> Dataset:
-    """The data that the `data` section of a config names."""
+def load_settings(chosen: Any, told: Told | None = None) -> Dataset:
+    """The data that the `data` section of a config names; `told` as `load` has it."""
     dataset = load(
         chosen.name,
         binarize=getattr(chosen, "binarize", None),
         split_seed=chosen.split_seed,
         image_shape=chosen.image_shape,
+        told=told,
     )
     if chosen.classes:
         dataset = of_classes(dataset, chosen.classes)
@@ -237,6 +250,23 @@ def _taken(dataset: Dataset, places: Mapping[str, np.ndarray], record: dict[str,
     labels = dataset.labels and dataset.labels | {
         split: dataset.labels[split][at] for split, at in places.items()
     }
-    sealed = {split: hashlib.sha256(array.data).hexdigest() for split, array in rows.items()}
+    sealed = {split: checksum_of(array) for split, array in rows.items()}
     split = dataset.split | record | {"checksums": dataset.split["checksums"] | sealed}
     return replace(dataset, **rows, labels=labels, split=split)
+
+
+def checksum_of(rows: SplitRows) -> str:
+    """The sha256 of the bytes of rows."""
+    return rows.checksum if isinstance(rows, RowsInFile) else hashlib.sha256(rows.data).hexdigest()
+
+
+def average_of(rows: SplitRows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
+    """The mean over rows of a function of them.
+
+    >>> average_of(np.array([[0, 1], [1, 1]], np.uint8)).tolist()
+    [0.5, 1.0]
+    """
+    if isinstance(rows, RowsInFile):
+        return rows.average(of)
+    found: np.ndarray = of(rows).mean(axis=0, dtype=float)
+    return found

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from natgrad.data.in_file import RowsInFile, SplitRows
 from natgrad.errors import InputError
 
 SPLITS = ("train", "valid", "test")
@@ -22,7 +23,7 @@ Indices = Sequence[NDArray[np.intp]]
 class Parts(NamedTuple):
     """Three splits, the labels of their rows where there are any, and how they were made."""
 
-    rows: dict[str, np.ndarray]
+    rows: Mapping[str, Any]  # arrays, or rows that are left in a file
     labels: dict[str, np.ndarray] | None
     record: dict[str, Any]
 
@@ -69,17 +70,19 @@ def tenths(count: int) -> tuple[int, int, int]:
     return count - 2 * tenth, tenth, tenth
 
 
-def published(rows: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray] | None = None) -> Parts:
+def published(rows: Mapping[str, SplitRows], labels: Mapping[str, np.ndarray] | None = None) -> Parts:
     """The source's own splits."""
     return Parts(dict(rows), dict(labels) if labels else None, {"kind": "published"})
 
 
-def apart(rows: np.ndarray, indices: Indices) -> list[np.ndarray]:
+def apart(rows: SplitRows, indices: Indices) -> Sequence[SplitRows]:
     """The parts of an array, which hold all its rows; these move within it, if it may be written.
 
     >>> [part.tolist() for part in apart(np.array([[0], [1], [2]]), (np.array([2, 0]), np.array([1])))]
     [[[2], [0]], [[1]]]
     """
+    if isinstance(rows, RowsInFile):
+        return [rows[index] for index in indices]
     order, ends = np.concatenate(indices), np.cumsum([len(index) for index in indices])[:-1]
     if not rows.flags.writeable:
         return np.split(rows[order], ends)
@@ -91,7 +94,7 @@ def apart(rows: np.ndarray, indices: Indices) -> list[np.ndarray]:
     return np.split(rows, ends)
 
 
-def drawn(rows: np.ndarray, labels: np.ndarray | None, indices: Indices, seed: int, how: str) -> Parts:
+def drawn(rows: SplitRows, labels: np.ndarray | None, indices: Indices, seed: int, how: str) -> Parts:
     """All three splits taken out of one array, which is theirs from then on."""
     parts = dict(zip(SPLITS, apart(rows, indices), strict=True))
     marks = None if labels is None else {s: labels[i] for s, i in zip(SPLITS, indices, strict=True)}
@@ -99,7 +102,7 @@ def drawn(rows: np.ndarray, labels: np.ndarray | None, indices: Indices, seed: i
 
 
 def carved(
-    rows: Mapping[str, np.ndarray],
+    rows: Mapping[str, SplitRows],
     labels: Mapping[str, np.ndarray] | None,
     seed: int,
     *,
@@ -119,7 +122,7 @@ def carved(
     return Parts(parts, marks, seeded(parts, seed, f"{target} drawn from {source}"))
 
 
-def seeded(parts: Mapping[str, np.ndarray], seed: int, how: str) -> dict[str, Any]:
+def seeded(parts: Mapping[str, SplitRows], seed: int, how: str) -> dict[str, Any]:
     """The record of a split made here."""
     return {"kind": "seeded", "seed": seed, "sizes": [len(parts[name]) for name in SPLITS], "how": how}
 

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -23,19 +24,25 @@ PIECE = (
 )  # bytes that are read at a time: of an array, and of an archive's directory, which has hundreds
 HEADER = 1 << 14  # bytes of an array's header: ours have a hundred
 MEMBERS = 100  # arrays of an archive
+_LOCAL = 30  # bytes before the name of an archive's member; their last four are the lengths of what follows
 AGAIN = "get the file again"
 
 Opening = Callable[[], AbstractContextManager[BinaryIO]]
 
 
 class Unread(NamedTuple):
-    """An array of a file. `held` is how many bytes are held while its blocks are read, beside a block."""
+    """An array of a file. `held` is how many bytes are held while its blocks are read, beside a block.
+
+    `mapped` is the array in the file, of which only what is looked at is read; none where it is compressed
+    or has to be parsed.
+    """
 
     what: str
     shape: tuple[int, ...]
     dtype: np.dtype
     blocks: Callable[[], Iterator[np.ndarray]]
     held: int = 0
+    mapped: Callable[[], np.ndarray] | None = None
 
     @property
     def size(self) -> int:
@@ -72,7 +79,7 @@ def open_npy(path: Path) -> Unread:
 
     with opening():
         size = path.stat().st_size
-    return _array(opening, size, str(path))
+    return _array(opening, size, str(path), (path, 0))
 
 
 def open_npz(path: Path) -> dict[str, Unread]:
@@ -80,6 +87,7 @@ def open_npz(path: Path) -> dict[str, Unread]:
     with _archive(path) as archive:
         _check_members(archive, path)
         sizes = {member.filename: member.file_size for member in archive.infolist()}
+        begins = {member.filename: _begin(path, member) for member in archive.infolist()}
 
     def opening(name: str) -> Opening:
         @contextmanager
@@ -91,8 +99,19 @@ def open_npz(path: Path) -> dict[str, Unread]:
 
     named = {name: name.removesuffix(".npy") for name in sizes}
     return {
-        short: _array(opening(name), sizes[name], f"{short!r} of {path}") for name, short in named.items()
+        short: _array(opening(name), sizes[name], f"{short!r} of {path}", begins[name])
+        for name, short in named.items()
     }
+
+
+def _begin(path: Path, member: zipfile.ZipInfo) -> tuple[Path, int] | None:
+    """Where a member that is not compressed begins in its archive: after its name, which is there again."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        return None
+    with path.open("rb") as stream:
+        stream.seek(member.header_offset)
+        before = stream.read(_LOCAL)
+    return path, member.header_offset + _LOCAL + sum(np.frombuffer(before[26:30], "<u2").tolist())
 
 
 class _InPieces(io.BufferedReader):
@@ -138,8 +157,8 @@ def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
         )
 
 
-def _array(opening: Opening, size: int, what: str) -> Unread:
-    """The array in so many bytes of a .npy file."""
+def _array(opening: Opening, size: int, what: str, begin: tuple[Path, int] | None) -> Unread:
+    """The array in so many bytes of a .npy file, which begins there in a file that is not compressed."""
     with opening() as stream:
         start, shape, by_column, dtype = _header(stream, what)
     bytes_ = check_size(shape, dtype, size - start, what)
@@ -159,7 +178,10 @@ def _array(opening: Opening, size: int, what: str) -> Unread:
 
     rows = shape[0] if shape else 1
     step = max(1, PIECE * rows // bytes_)
-    return Unread(what, shape, dtype, blocks, bytes_ if by_column else 0)
+    mapped = begin and partial(
+        np.memmap, begin[0], dtype, "r", begin[1] + start, shape, "F" if by_column else "C"
+    )
+    return Unread(what, shape, dtype, blocks, bytes_ if by_column else 0, mapped)
 
 
 def _header(stream: BinaryIO, what: str) -> tuple[int, tuple[int, ...], bool, np.dtype]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natgrad.data import coding, splits
+from natgrad.data.in_file import SplitRows, Told
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.data.table import open_csv
 from natgrad.data.unread import Unread, open_npy, open_npz
@@ -34,8 +35,13 @@ class UserData(NamedTuple):
     image_shape: tuple[int, int] | None
 
 
-def read_user_file(path: Path, seed: int, *, rounding: bool = False, real: bool = False) -> UserData:
-    """Read a user's file, check it, and split it where it is not split; rounded or real, if asked."""
+def read_user_file(
+    path: Path, seed: int, *, rounding: bool = False, real: bool = False, told: Told | None = None
+) -> UserData:
+    """Read a user's file, check it, and split it where it is not split; rounded or real, if asked.
+
+    With `told` rows are left in the file where it allows that (`natgrad.data.in_file`).
+    """
     arrays = open_arrays(path)
     rows = {
         name: array._replace(what=f"{name!r} of {path}")
@@ -52,7 +58,11 @@ def read_user_file(path: Path, seed: int, *, rounding: bool = False, real: bool 
     labels = {name.removesuffix(LABELS): array for name, array in arrays.items() if name.endswith("labels")}
     check_labels(labels, rows, path)
     check_memory(rows, labels, path, real=real)
-    coded, levels = (coding.as_real(rows, path), 1) if real else coding.encode(rows, path, rounding=rounding)
+    coded, levels = (
+        (coding.as_real(rows, path, told=told), 1)
+        if real
+        else coding.encode(rows, path, rounding=rounding, told=told)
+    )
     marks = {name: array.whole() for name, array in labels.items()}
     return UserData(
         with_all_splits(coded, marks or None, seed), levels, (shape[0], shape[1]) if len(shape) == 2 else None
@@ -141,7 +151,7 @@ def check_memory(
         )
 
 
-def with_all_splits(rows: dict[str, np.ndarray], labels: dict[str, np.ndarray] | None, seed: int) -> Parts:
+def with_all_splits(rows: dict[str, SplitRows], labels: dict[str, np.ndarray] | None, seed: int) -> Parts:
     """Three splits out of those the file has."""
     missing = [name for name in SPLITS if name not in rows]
     if not missing:

@@ -36,7 +36,8 @@ def reconstructions(run: Any, dataset: Dataset, text: str) -> Panel:
 
 def in_unit_range(dataset: Dataset, values: np.ndarray) -> np.ndarray:
     """Values as gray ones: real data that leave [0, 1] by their range in training."""
-    low, high = float(dataset.train.min()), float(dataset.train.max())
+    train = np.asarray(dataset.train)
+    low, high = float(train.min()), float(train.max())
     if dataset.train.dtype.kind != "f" or (low >= 0 and high <= 1):
         return values
     return ((values - low) / max(high - low, 1e-30)).clip(0, 1)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Model, Product
-from natgrad.devices import row_products
+from natgrad.devices import by_own_rows, row_products
 from natgrad.errors import InputError
 from natgrad.layers.outputs import Output
 from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, task_loss
@@ -77,11 +77,14 @@ class Curvature:
         return mean_diagonal(key, self._product(), self.parameters)
 
     def factor_rows(self) -> Float[Array, "sample parameter"]:
-        """R as a matrix in the order of `ravel_pytree`, for small problems."""
-        found = jax.lax.map(
-            self._row, self.rows, batch_size=min(self.rows_at_once or self.rows.number, self.rows.number)
-        )
-        return found.reshape(-1, found.shape[-1])
+        """R as a matrix in the order of `ravel_pytree`, for small problems; a device makes its own rows."""
+
+        def made(parameters: Model, rows: Examples) -> Array:
+            size = min(self.rows_at_once or rows.number, rows.number)
+            found = jax.lax.map(lambda row: self._row(parameters, row), rows, batch_size=size)
+            return found.reshape(-1, found.shape[-1])
+
+        return by_own_rows(made, self.parameters, self.rows)
 
     def _product(self) -> Callable[[Model], Model]:
         def part(v: Model, piece: Examples, weights: Array) -> Model:
@@ -109,9 +112,9 @@ class Curvature:
     def _gram(self) -> Float[Array, "sample sample"]:
         return row_products(self.factor_rows())
 
-    def _row(self, row: Examples) -> Float[Array, "rank parameter"]:
+    def _row(self, parameters: Model, row: Examples) -> Float[Array, "rank parameter"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)
-        outputs, pull = jax.vjp(lambda p: self.task.network(p, single.inputs), self.parameters)
+        outputs, pull = jax.vjp(lambda p: self.task.network(p, single.inputs), parameters)
         rank = self.form.rank(outputs, single.targets)
         basis = jnp.eye(rank, dtype=outputs.dtype)[:, None]
         root = lambda w: self.form.root(outputs, single.targets, w)  # type: ignore[misc]  # noqa: E731
@@ -239,9 +242,8 @@ def of_scores(task: Task, samples: int) -> Form:
     """M = (1/samples) sum_k s_k s_k^T, s_k the score at target k of [row, sample, ...]."""
 
     def scores(r: Array, t: Any) -> Array:
-        return jax.vmap(jax.grad(lambda at, target: task.output.log_prob(at, target).sum()), (None, 1), 1)(
-            r, t
-        )
+        score = jax.grad(lambda at, target: task.output.log_prob(at, target).sum())
+        return jax.vmap(score, (None, 1), 1)(r, t)
 
     def product(r: Array, t: Any, v: Array) -> Array:
         s = scores(r, t)
@@ -283,8 +285,7 @@ def linearized(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Calla
 
 def _rooted(form: Form, output: Output) -> Form:
     """With the root of the output's Fisher, where it has one."""
-    root = output.root
-    if root is None:
+    if (root := output.root) is None:
         return form
     return form._replace(
         root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]

@@ -121,8 +121,7 @@ class MeasuredShape(Shape):
     def of(cls, config: Any, dataset: Any) -> "MeasuredShape":
         """The size and the means of a data set."""
         del config
-        found = dataset.train.mean(axis=0, dtype=float) / dataset.levels
-        means, rows = tuple(found.tolist()), len(dataset.train)
+        means, rows = tuple(dataset.means.tolist()), len(dataset.train)
         return cls(visible=dataset.visible, image_shape=dataset.image_shape, means=means, rows=rows)
 
 

@@ -78,7 +78,8 @@ def criterion(kind: str) -> Column:
 
 def final(kind: str, row: _Row) -> tuple[list[Column], list[Column]]:
     """The columns of a kind's final figures: its own, its headline first, and those that all kinds have."""
-    shared, known, first = {column.name for column in COLUMNS}, described([kind]), headline(kind, row)
+    shared, known, spec = {column.name for column in COLUMNS}, described([kind]), spec_if_known(kind)
+    first = None if spec is None else described_column(spec.headline_of(row), known)
     wanted = [each for each in known.values() if (each.final or each.name == LOSS) and each != first]
     own = [each for each in wanted if each.name not in shared]
     rest = [each for each in wanted if each.name in shared and each.name not in (*AXES, REFUSED)]

@@ -56,7 +56,7 @@ def check_weights(number: int, *, flag: str = "--layers") -> None:
         )
 
 
-def what_fits(settings: Any, share: float) -> str:
+def size_hint(settings: Any, share: float) -> str:
     """What to use in place of a step's rows, or samples of a row, where about such a share of them fits.
 
     Memory grows with their product, and has a small part that does not: the numbers are a little less.
@@ -119,8 +119,7 @@ def learned(settings: Any, dataset: Dataset) -> int:
 
 def independent_loss(dataset: Dataset) -> float:
     """-E log p(x) of independent units with the means of the training rows, in nats: the sum of entropies."""
-    means = dataset.train.mean(axis=0, dtype=np.float64) / dataset.levels
-    return float(sum(_entropy(np.stack([means, 1 - means]))))
+    return float(sum(_entropy(np.stack([dataset.means, 1 - dataset.means]))))
 
 
 def class_loss(labels: np.ndarray) -> float:

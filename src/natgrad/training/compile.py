@@ -83,7 +83,8 @@ def compiled(
 
 def kept(key: Hashable, make: Callable[[], Any], *arguments: Any) -> Any:
     """What was made before for this key and arguments of these shapes, or is made now."""
-    whole = (key, _configured(), *_shapes(arguments))
+    mesh = jax.sharding.get_mesh() if has_mesh() else None
+    whole = (key, mesh, *_configured(), *_shapes(arguments, laid_out=mesh is not None))
     if whole in _programs:
         _programs.move_to_end(whole)
         return _programs[whole]
@@ -118,22 +119,21 @@ def _layout(arguments: Any, results: Any) -> dict[str, Any]:
     return given if results is None else given | {"out_shardings": jax.tree.map(sharding_of, results)}
 
 
-def _shapes(arguments: Any) -> tuple[Any, ...]:
+def _shapes(arguments: Any, *, laid_out: bool) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten(arguments)
-    places = [*map(sharding_of, leaves)] if has_mesh() else []
+    places = [*map(sharding_of, leaves)] if laid_out else []
     return structure, *places, *((jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
 
 
-def _configured() -> tuple[Any, ...]:
-    """What else decides a program: precision, device, mesh, optimizations."""
+def _configured() -> tuple[str, ...]:
+    """What else decides a program: precision, device, optimizations."""
     names = (
         "jax_enable_x64",
         "jax_default_device",
         "jax_disable_most_optimizations",
         "jax_default_matmul_precision",
     )
-    mesh = jax.sharding.get_mesh() if has_mesh() else None
-    return mesh, *(str(jax.config.values[name]) for name in names)
+    return tuple(str(jax.config.values[name]) for name in names)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,11 @@ A mesh is not part of what a run is: it is given where a training starts or cont
 layout. The devices are those of JAX, on one computer or on several (`natgrad.training.hosts`).
 """
 
+import json
 import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -17,10 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from natgrad.devices import everywhere, has_mesh, parts
+from natgrad.data import Dataset, load_settings
+from natgrad.devices import everywhere, has_mesh, parts, placed
 from natgrad.errors import InputError
 
 MESH_AXES = ("rows", "units")
+_MOMENT = 0.02  # seconds between two questions whether the first process has found what it looks for
 _VIRTUAL = "XLA_FLAGS=--xla_force_host_platform_device_count"
 
 
@@ -80,16 +85,24 @@ def check_split(size: int) -> None:
 
 
 def spread_rows(rows: Any) -> Any:
-    """Stored rows split over the devices, each of which gets its own; filled up with rows nobody asks for."""
+    """Stored rows split over the devices, each of which gets its own; filled up with rows nobody asks for.
+
+    Of rows that were left in a file a host reads those of its own devices.
+    """
     if not has_mesh():
         return rows
     place = NamedSharding(jax.sharding.get_mesh(), PartitionSpec("rows" if parts("rows") > 1 else None))
 
     def spread(leaf: Any) -> Any:
-        values = np.asarray(leaf)
-        missing = -len(values) % parts("rows")
-        whole = np.pad(values, [(0, missing), *[(0, 0)] * (values.ndim - 1)])
-        return jax.make_array_from_callback(whole.shape, place, lambda index: whole[index])
+        count = len(leaf) + -len(leaf) % parts("rows")
+
+        def own(index: Any) -> np.ndarray:
+            asked = index[0].indices(count)
+            found = np.asarray(leaf[asked[0] : min(asked[1], len(leaf))])
+            missing = len(range(*asked)) - len(found)
+            return np.pad(found, [(0, missing), *[(0, 0)] * (found.ndim - 1)])
+
+        return jax.make_array_from_callback((count, *leaf.shape[1:]), place, own)
 
     return jax.tree.map(spread, rows)
 
@@ -118,15 +131,48 @@ def is_first() -> bool:
 
 def agreed(number: int) -> int:
     """The largest number that any process of the training has; a decision that all must take alike."""
-    if jax.process_count() == 1:
-        return number
-    names = jax.sharding.get_mesh().axis_names
-    place = NamedSharding(jax.sharding.get_mesh(), PartitionSpec(names))
-    shape = (jax.device_count(),)
-    own = jax.make_array_from_callback(shape, place, lambda index: np.full((1,), number, np.int32))
-    return int(_largest(own))
+    return number if jax.process_count() == 1 else int(_agreed(np.array([number], np.int32))[0])
+
+
+def own_data(settings: Any) -> Dataset:
+    """The data of a config; on several hosts each reads its own training rows, where the file allows it."""
+    return load_settings(settings.data, told_by_first if jax.process_count() > 1 else None)
+
+
+def told_by_first(make: Callable[[], Any]) -> Any:
+    """What the first process finds, for all of them; what it refuses, all refuse.
+
+    It must be fit for JSON. However long it takes, no collective waits for it longer than a moment.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(_answer, make) if jax.process_index() == 0 else None
+        while not agreed(int(asked is not None and asked.done())):
+            time.sleep(_MOMENT)
+        text = asked.result() if asked else b""
+    padded = np.zeros(agreed(len(text)), np.int32)
+    padded[: len(text)] = list(text)
+    found = json.loads(bytes(_agreed(padded).tolist()))
+    if "refused" in found:
+        raise InputError(found["refused"])
+    return found["made"]
+
+
+def _answer(make: Callable[[], Any]) -> bytes:
+    try:
+        return json.dumps({"made": make()}).encode()
+    except InputError as error:
+        return json.dumps({"refused": str(error)}).encode()
+
+
+def _agreed(numbers: np.ndarray) -> np.ndarray:
+    """The largest of each number that any process has."""
+    mesh = jax.sharding.get_mesh()
+    place = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+    shape = (jax.device_count(), len(numbers))
+    own = jax.make_array_from_callback(shape, place, lambda index: numbers[None])
+    return np.asarray(_largest(own))
 
 
 @jax.jit
 def _largest(numbers: jax.Array) -> jax.Array:
-    return jnp.max(numbers)
+    return placed(jnp.max(numbers, axis=0), None)

@@ -11,13 +11,14 @@ from pathlib import Path
 import jax.numpy as jnp
 
 from natgrad import config
-from natgrad.data import Dataset, load_settings
+from natgrad.data import Dataset
 from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress
 from natgrad.training.checks import is_over, learned
+from natgrad.training.mesh import own_data
 from natgrad.training.session import Session
 from natgrad.writing import write
 
@@ -30,7 +31,7 @@ def saved(place: Path, epochs: int | None) -> Session | None:
     settings = config.resolve({} if epochs is None else {"epochs": epochs}, place / "config.toml")
     if not states.manifests(place) and sum(1 for _ in folder.trace(place)) <= 1:
         session = Session.begin(
-            settings, load_settings(settings.data)
+            settings, own_data(settings)
         )  # killed before its first state: nothing is lost
     else:
         stored = _stored(place, settings)
@@ -65,7 +66,7 @@ def _stored(place: Path, settings: config.RunSettings) -> states.Stored:
 
 
 def _restored(stored: states.Stored, before: config.RunSettings, settings: config.RunSettings) -> Session:
-    found = load_settings(settings.data)
+    found = own_data(settings)
     if stored.notes.checksums != found.split["checksums"]:
         raise InputError(
             f"the data {settings.data.name} are no longer those that {stored.folder} was trained on; "

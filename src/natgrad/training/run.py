@@ -11,7 +11,6 @@ import jax
 from pydantic import ValidationError
 
 from natgrad import config
-from natgrad.data import load_settings
 from natgrad.data.arrays import is_in_memory, saved_arrays
 from natgrad.devices import keep_programs, surroundings
 from natgrad.errors import InputError
@@ -23,7 +22,7 @@ from natgrad.records import state as states
 from natgrad.records.notes import Notes
 from natgrad.training import hosts, signals
 from natgrad.training import resume as restored
-from natgrad.training.mesh import by_one_device, is_first, on_mesh, shown_mesh
+from natgrad.training.mesh import by_one_device, is_first, on_mesh, own_data, shown_mesh
 from natgrad.training.notebook import drawn_curves, run_html, run_text
 from natgrad.training.session import Session
 from natgrad.training.watcher import Together, Watcher, end_watch
@@ -134,7 +133,7 @@ def _new_session(settings: config.RunSettings) -> Session:
     if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
         whole = settings.data.model_copy(update={"name": str(name.resolve())})
         settings = settings.model_copy(update={"data": whole})
-    return Session.begin(settings, load_settings(settings.data))
+    return Session.begin(settings, own_data(settings))
 
 
 def resume(

@@ -27,7 +27,7 @@ from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
 from natgrad.training import chunk as chunks
-from natgrad.training.checks import check_training, chunk_end, is_over, learning_doubt, note_doubt, what_fits
+from natgrad.training.checks import check_training, chunk_end, is_over, learning_doubt, note_doubt, size_hint
 from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
 from natgrad.training.mesh import agreed, by_one_device, check_split, spread_rows
 from natgrad.training.signals import Interrupted, Stop
@@ -206,7 +206,7 @@ class Session:
 
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, numbers
         known: dict[str, Any] = {"key": self.key_program, "results": (self.shape, self.sums)}
-        advice = partial(what_fits, self.settings)
+        advice = partial(size_hint, self.settings)
         program = compiled(advance, *arguments, steps=self.total, donate=(1,), advice=advice, **known)
         self.compile_seconds = time.perf_counter() - began
         return lambda *given: program(*given, numbers)

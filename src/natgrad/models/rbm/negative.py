@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.core import Numbers
+from natgrad.devices import placed
 from natgrad.models.rbm.gibbs import Drawn, independent, turns
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs
 from natgrad.models.rbm.units import UnitRows
@@ -62,7 +63,7 @@ def tempered(chains: int = 100, number: int = 1, temperatures: int = 10) -> Nega
 
     def init(key: PRNGKeyArray, model: Boltzmann) -> Replicas:
         start = independent(key, model, temperatures * chains)
-        return start.reshape(-1, temperatures, chains)
+        return _split(start.reshape(-1, temperatures, chains))
 
     def draw(
         key: PRNGKeyArray, carry: Replicas, model: Boltzmann, inputs: UnitRows
@@ -89,7 +90,7 @@ def _turn_and_swap(
     """A turn at every temperature, which state every place gets, and how willing each pair of places is."""
     key_turn, key_parity, key_swap = jax.random.split(key, 3)
     levels = jnp.linspace(0, 1, hidden.shape[1], dtype=hidden.dtype)
-    drawn = _turn(key_turn, model, hidden, levels)
+    drawn = _turn(key_turn, model, _split(hidden), levels)
     scores = (drawn.hidden * drawn.inputs).sum(axis=0)  # b^T h + h^T W v
     chances = jnp.exp(jnp.minimum((levels[1:] - levels[:-1])[:, None] * (scores[:-1] - scores[1:]), 0))
     uniform = jax.random.uniform(key_swap, chances.shape, chances.dtype)
@@ -104,15 +105,24 @@ def _turn_and_swap(
 
 
 def _turn(key: PRNGKeyArray, model: Boltzmann, hidden: Replicas, levels: Array) -> Drawn:
-    """v and then h, at every temperature; `inputs` are those of the machine itself."""
+    """v and then h, at every temperature; `inputs` are those of the machine itself.
+
+    The temperatures of a chain are side by side, so that chains split over devices stay where they are.
+    """
     key_visible, key_hidden = jax.random.split(key)
-    flat = lambda values: values.reshape(values.shape[0], -1)  # noqa: E731
-    each = jnp.repeat(levels, hidden.shape[2])
-    below = model.visible_bias[:, None] + each * (model.weight.T @ flat(hidden))
+    chains = hidden.shape[2]
+    together = hidden.swapaxes(1, 2).reshape(len(hidden), -1)
+    each = jnp.tile(levels, chains)
+    below = model.visible_bias[:, None] + each * (model.weight.T @ together)
     visible = model.visible_units.drawn(key_visible, below)
     inputs = hidden_inputs(model, visible)
     above = model.hidden_units.drawn(key_hidden, each * inputs)
-    return Drawn(*(values.reshape(-1, *hidden.shape[1:]) for values in (visible, inputs, above)))
+    apart = lambda values: values.reshape(len(values), chains, -1).swapaxes(1, 2)  # noqa: E731
+    return Drawn(apart(visible), apart(inputs), apart(above))
+
+
+def _split(values: Replicas) -> Replicas:
+    return placed(values, None, None, "rows")
 
 
 def _placed(values: Replicas, places: Int[Array, "place chain"]) -> Replicas:

@@ -8,6 +8,7 @@ import numpy as np
 from natgrad.config import own_length, own_steps, rate_ends, sections
 from natgrad.config.sections import with_defaults
 from natgrad.config.values import BinaryOrReal
+from natgrad.data.dataset import average_of
 from natgrad.errors import InputError
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, MeasuredShape, Settings, Spec
 from natgrad.models.vae.sections import (
@@ -30,8 +31,8 @@ class Shape(MeasuredShape):
     def of(cls, config: Any, dataset: Any) -> "Shape":
         """The size, the means and the root mean square distance from them."""
         known = MeasuredShape.of(config, dataset)
-        train, means = dataset.train / np.float32(dataset.levels), np.asarray(known.means, np.float32)
-        spread = float(np.sqrt(((train - means) ** 2).mean(dtype=float)))
+        levels, means = np.float32(dataset.levels), np.asarray(known.means, np.float32)
+        spread = float(np.sqrt(average_of(dataset.train, lambda rows: (rows / levels - means) ** 2).mean()))
         return cls(**known.model_dump(), spread=max(spread, 1e-3))
 
 
