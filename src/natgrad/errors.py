@@ -5,7 +5,6 @@ prints it without a traceback and exits with code 2.
 """
 
 import difflib
-import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -53,7 +52,7 @@ def check_counts(least: int = 1, most: int = LARGEST_COUNT, **counts: Any) -> No
     natgrad.errors.InputError: samples: expected at least 1, got 0
     """
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise InputError(f"{name}: expected a whole number, got {value!r}")
         if value < least:
             raise InputError(f"{name}: expected at least {least}, got {value}")

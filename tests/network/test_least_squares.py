@@ -223,7 +223,7 @@ def test_a_mistake_is_one_sentence(change, message):
         natgrad.least_squares(**given)
     with pytest.raises(InputError, match=r"below 1, got 1\.0"):
         methods.spring(momentum=1.0)
-    with pytest.raises(InputError, match=r"numbers above one, got 1\.0 and 3\.0"):
+    with pytest.raises(InputError, match=r"numbers above one, got 1\.0 and 1\.5"):
         delayed_gratification(1.0, up=1.0)
 
 
