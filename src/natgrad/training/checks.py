@@ -56,6 +56,24 @@ def check_weights(number: int, *, flag: str = "--layers") -> None:
         )
 
 
+def check_drawn(number: int, model: Any) -> None:
+    """Refuse to draw so many rows of a model at once that four numbers a unit fill the memory.
+
+    Units are counted by their biases. The system would end the process.
+    """
+    import jax  # which a sweep does without until it trains
+
+    from natgrad.devices import memory_bytes
+
+    units = sum(leaf.size for leaf in jax.tree.leaves(model) if leaf.ndim == 1)
+    most = memory_bytes() // (4 * 4 * max(units, 1))
+    if number > most:
+        raise InputError(
+            f"number: expected at most {most} rows, which fill the memory of this computer, got {number}; "
+            "draw fewer at a time"
+        )
+
+
 def size_hint(settings: Any, share: float) -> str:
     """What to use in place of a step's rows, or samples of a row, where about such a share of them fits.
 
