@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from natgrad.data.dataset import Dataset
-from natgrad.data.in_file import Rows, RowsInFile
+from natgrad.data.in_file import DataRows, RowsInFile
 from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
@@ -28,7 +28,7 @@ class StoredRows:
     resample: bool = static(default=False)
 
 
-def on_device(values: Rows, levels: int = 1, resample: bool = False) -> StoredRows:
+def on_device(values: DataRows, levels: int = 1, resample: bool = False) -> StoredRows:
     """Move rows to the device, once: floats as float32, others as bytes; those left in a file wait there."""
     if isinstance(values, RowsInFile):
         waiting: Any = values

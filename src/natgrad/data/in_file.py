@@ -70,15 +70,15 @@ class RowsInFile:
         return np.array(self.told(total)) / len(self)
 
 
-Rows = np.ndarray | RowsInFile
+DataRows = np.ndarray | RowsInFile
 
 
-def checksum_of(rows: Rows) -> str:
+def checksum_of(rows: DataRows) -> str:
     """The sha256 of the bytes of rows."""
     return rows.checksum if isinstance(rows, RowsInFile) else hashlib.sha256(rows.data).hexdigest()
 
 
-def average_of(rows: Rows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
+def average_of(rows: DataRows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
     """The mean over rows of a function of them.
 
     >>> average_of(np.array([[0, 1], [1, 1]], np.uint8)).tolist()
