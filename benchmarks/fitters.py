@@ -6,34 +6,29 @@ then and ends where that returns true; everything else, compilation included, is
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 import natgrad
-from benchmarks.equations import Equation, loss_of, residuals_of
+from benchmarks.equations import EQUATIONS, Equation, loss_of, residuals_of
 from natgrad.fitting import methods
 
 Report = Callable[[Any, int], bool]
+Fit = Callable[[Equation, Any, Any, float, Report], None]
 CHUNK = 20  # steps of first-order methods between two looks at the clock
 
 
-def gauss_newton(equation: Equation, start: Any, batch: Any, setting: float, report: Report) -> None:
-    """natgrad, Gauss-Newton with a line search; the setting is its damping."""
-    method = methods.energy_natural(setting)
-    natgrad.least_squares(
-        residuals_of(equation), start, batch, method=method, steps=10**6, ftol=0.0, watch=report
-    )
+def natural(method: Callable[[float], methods.Method]) -> Fit:
+    """natgrad, by a method whose setting is its damping: the first one, where it changes."""
 
+    def fit(equation: Equation, start: Any, batch: Any, setting: float, report: Report) -> None:
+        given = {"method": method(setting), "steps": 10**6, "ftol": 0.0, "watch": report}
+        natgrad.least_squares(residuals_of(equation), start, batch, **given)
 
-def marquardt(equation: Equation, start: Any, batch: Any, setting: float, report: Report) -> None:
-    """natgrad, Levenberg-Marquardt; the setting is the first damping."""
-    method = methods.marquardt(setting)
-    natgrad.least_squares(
-        residuals_of(equation), start, batch, method=method, steps=10**6, ftol=0.0, watch=report
-    )
+    return fit
 
 
 def optimistix(equation: Equation, start: Any, batch: Any, setting: float, report: Report) -> None:
@@ -93,10 +88,24 @@ def _in_chunks(step: Callable[[Any, None], tuple[Any, None]], carry: Any, report
         done = report(carry[0], made)
 
 
+class Fitter(NamedTuple):
+    """A way to train, and the settings of which seed 0 chooses one."""
+
+    fit: Fit
+    settings: tuple[float, ...]
+
+
 FITTERS = {
-    "natgrad gauss-newton": (gauss_newton, (1e-6, 1e-8, 1e-10, 1e-12)),
-    "natgrad lm": (marquardt, (1e-3,)),
-    "optimistix lm": (optimistix, (1e-12,)),
-    "optax l-bfgs": (quasi_newton, (10, 30, 100)),
-    "optax adam": (adam, (1e-3, 3e-3, 1e-2, 3e-2)),
+    "natgrad gauss-newton": Fitter(natural(methods.energy_natural), (1e-6, 1e-8, 1e-10, 1e-12)),
+    "natgrad lm": Fitter(natural(methods.marquardt), (1e-3,)),
+    "natgrad spring": Fitter(natural(methods.spring), (1e-6,)),
+    "optimistix lm": Fitter(optimistix, (1e-12,)),
+    "optax l-bfgs": Fitter(quasi_newton, (10, 30, 100)),
+    "optax adam": Fitter(adam, (1e-3, 3e-3, 1e-2, 3e-2)),
 }
+
+
+def fitters_of(name: str) -> list[str]:
+    """Those of natgrad that an equation names, and all others."""
+    own = EQUATIONS[name].natural
+    return [fitter for fitter in FITTERS if fitter in own or not fitter.startswith("natgrad")]

@@ -1,10 +1,13 @@
 """Networks trained on differential equations: relative error after the same CPU seconds for every method.
 
-    taskset -c 0 python -m benchmarks.physics --equation heat --json > benchmarks/results/physics_heat.json
+    taskset -c 0 python -m benchmarks.physics             # every equation; what is recorded is not repeated
+    taskset -c 0 python -m benchmarks.physics --equation heat --seeds 5 --json
 
-Every trial is a process of its own, one after the other, on one core, in float64. Its clock is CPU time from
-before the first compilation, measurements left out. The first seed decides each method's setting by the error
-at validation points; the others repeat it; errors at test points are reported. `--page` writes the table into
+Every trial is a process of its own, one after the other, on one core, in float64, without kept programs. Its
+clock is CPU time from before the first compilation, measurements left out. Trials are added to
+benchmarks/results/physics_EQUATION.jsonl as they end, so that a record is completed by the same command.
+Seed 0, which is not reported, decides each method's setting in a third of the time, by the error at
+validation points; errors of the other seeds at test points are reported. `--page` writes the table into
 docs/least_squares.md.
 """
 
@@ -15,21 +18,28 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from benchmarks import run_benchmark
+from natgrad.errors import InputError
 
 RESULTS, PAGE = Path("benchmarks/results"), Path("docs/least_squares.md")
 BEGIN, END = (
     "<!-- measured: python -m benchmarks.physics --page -->\n",
     "<!-- end of the measured table -->\n",
 )
+TUNING = 1 / 3  # of a trial's time, for those that choose a setting
+Trial = dict[str, Any]
 
 
-def trial(name: str, fitter: str, setting: float, seed: int, seconds: float) -> dict[str, Any]:
+def trial(name: str, fitter: str, setting: float, seed: int, seconds: float) -> Trial:
     """One training, and its errors as time goes by."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_compilation_cache", False)  # no trial finds the programs of another
     from benchmarks import equations
     from benchmarks.fitters import FITTERS
 
@@ -51,90 +61,122 @@ def trial(name: str, fitter: str, setting: float, seed: int, seconds: float) -> 
         aside += time.process_time() - now
         return spent >= seconds
 
-    FITTERS[fitter][0](equation, start, batch, setting, report)
-    return {"fitter": fitter, "setting": setting, "seed": seed, "curve": curve}
+    FITTERS[fitter].fit(equation, start, batch, setting, report)
+    return {"curve": curve}
 
 
-def apart(*arguments: Any) -> dict[str, Any]:
-    """The same in a process of its own; one that fails is recorded as such."""
+def apart(*arguments: Any) -> Trial:
+    """The same in a process of its own; one that fails is recorded as such, one that is ended is not."""
     command = [sys.executable, "-m", "benchmarks.physics", "--trial", json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode < 0:
+        raise InputError(f"expected a trial to end by itself, got signal {-done.returncode}; start again")
+    known = dict(zip(("equation", "fitter", "setting", "seed", "cpu_seconds"), arguments, strict=True))
+    known["cores"] = len(os.sched_getaffinity(0))
     if done.returncode:
-        failed = dict(zip(("fitter", "setting", "seed"), arguments[1:4], strict=True))
-        return failed | {"curve": [], "failed": done.stderr.strip().splitlines()[-1][:200]}
-    return json.loads(done.stdout.splitlines()[-1])
+        return known | {"curve": [], "failed": done.stderr.strip().splitlines()[-1][:200]}
+    return known | json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(name: str, seeds: int, seconds: float) -> dict[str, Any]:
+def record_of(name: str) -> Path:
+    return RESULTS / f"physics_{name}.jsonl"
+
+
+def trials_of(name: str) -> list[Trial]:
+    path = record_of(name)
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def missing(name: str, fitter: str, seed: int) -> Iterator[tuple[Any, ...]]:
+    """The trials of a seed that are not in the record yet; the settings of seed 0 come before any other."""
+    from benchmarks.equations import EQUATIONS
     from benchmarks.fitters import FITTERS
 
-    trials: list[dict[str, Any]] = []
-
-    def run(fitter: str, setting: float, seed: int) -> None:
-        trials.append(apart(name, fitter, setting, seed, seconds))
-        last = trials[-1]["curve"][-1:] or trials[-1]["failed"]
-        print(f"{name} {fitter:22} {setting:<8g} seed {seed} {last}", file=sys.stderr, flush=True)
-
-    for fitter, (_, settings) in FITTERS.items():
-        for setting in settings:
-            run(fitter, setting, 0)
-        for seed in range(1, seeds):
-            run(fitter, chosen(trials, fitter), seed)
-    cores = len(os.sched_getaffinity(0))
-    return {"equation": name, "cpu_seconds": seconds, "seeds": seeds, "cores": cores, "trials": trials}
+    settings, seconds = FITTERS[fitter].settings, EQUATIONS[name].seconds
+    for setting in settings if len(settings) > 1 else ():
+        if not _has(trials_of(name), tuning := (name, fitter, setting, 0, seconds * TUNING)):
+            yield tuning
+    best = chosen(trials_of(name), fitter, settings)
+    if not _has(trials_of(name), told := (name, fitter, best, seed, seconds)):
+        yield told
 
 
-def chosen(trials: list[dict[str, Any]], fitter: str) -> float:
-    """The setting whose first seed ends with the smallest validation error; one that failed is never it."""
+def _has(trials: list[Trial], arguments: tuple[Any, ...]) -> bool:
+    keys = ("equation", "fitter", "setting", "seed", "cpu_seconds")
+    return any(tuple(found[key] for key in keys) == arguments for found in trials)
+
+
+def complete(names: list[str], fitters: list[str], seeds: int) -> None:
+    """Make the trials that are missing, the first seed of everything first, and keep each as it ends."""
+    from benchmarks.fitters import fitters_of
+
+    for seed in range(1, seeds + 1):
+        for name in names:
+            for fitter in fitters_of(name):
+                if fitters and fitter not in fitters:
+                    continue
+                for arguments in missing(name, fitter, seed):
+                    found = apart(*arguments)
+                    with record_of(name).open("a", encoding="utf-8") as record:
+                        record.write(json.dumps(found) + "\n")
+                    last = found["curve"][-1:] or found["failed"]
+                    print(*arguments, last, file=sys.stderr, flush=True)
+
+
+def chosen(trials: list[Trial], fitter: str, settings: tuple[float, ...]) -> float:
+    """The setting with the smallest validation error of seed 0; one that failed is never it."""
     first = [found for found in trials if found["fitter"] == fitter and found["seed"] == 0]
-    return min(first, key=lambda found: _end(found, "valid"))["setting"]
+    return min(first, key=lambda found: _look(found, -1, "valid"))["setting"] if first else settings[0]
 
 
-def _end(found: dict[str, Any], key: str) -> float:
-    value = found["curve"][-1][key] if found["curve"] else float("inf")
+def _look(found: Trial, place: int, key: str) -> float:
+    """What a look at a trial saw; infinite where there was none, or no number."""
+    value = found["curve"][place][key] if found["curve"] else float("inf")
     return value if value == value else float("inf")
 
 
-def summary(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Per method: its setting, and the errors of all seeds at the end."""
+def summary(trials: list[Trial]) -> dict[str, dict[str, Any]]:
+    """Per method: its setting, and what became of the seeds that are reported."""
     rows = {}
-    for fitter in dict.fromkeys(found["fitter"] for found in record["trials"]):
-        setting = chosen(record["trials"], fitter)
-        own = [f for f in record["trials"] if (f["fitter"], f["setting"]) == (fitter, setting)]
-        tried = {f["setting"] for f in record["trials"] if f["fitter"] == fitter}
-        errors = sorted(_end(found, "test") for found in own)
-        steps = statistics.median(_end(found, "steps") for found in own)
-        median = statistics.median(errors)
+    for fitter in dict.fromkeys(found["fitter"] for found in trials if found["seed"]):
+        own = [found for found in trials if found["fitter"] == fitter]
+        told = [found for found in own if found["seed"]]
+        errors = sorted(_look(found, -1, "test") for found in told)
         rows[fitter] = {
-            "setting": setting,
-            "tried": sorted(tried),
+            "setting": told[0]["setting"],
+            "tried": sorted({found["setting"] for found in own}),
+            "seconds": told[0]["cpu_seconds"],
+            "first": statistics.median(_look(found, 0, "seconds") for found in told),
+            "steps": statistics.median(_look(found, -1, "steps") for found in told),
+            "median": statistics.median(errors),
             "errors": errors,
-            "median": median,
-            "steps": steps,
         }
     return rows
 
 
-def table(records: list[dict[str, Any]]) -> str:
+def table(records: list[list[Trial]]) -> str:
     """The lines of the page."""
     lines = [
-        "| equation | method | setting (tried) | steps | relative L2 error: median (all seeds) |",
-        "|---" * 5 + "|",
+        "| equation, CPU s | method | setting (tried) | first steps after | steps "
+        "| relative L2 error: median (all seeds) |",
+        "|---" * 6 + "|",
     ]
-    for record in records:
-        head = f"{record['equation']}, {record['cpu_seconds']:g} CPU s"
-        for fitter, row in summary(record).items():
+    for trials in records:
+        for fitter, row in summary(trials).items():
             tried = ", ".join(f"{value:g}" for value in row["tried"])
             errors = ", ".join(f"{value:.1e}" for value in row["errors"])
             lines.append(
-                f"| {head} | {fitter} | {row['setting']:g} ({tried}) "
-                f"| {row['steps']:g} | {row['median']:.1e} ({errors}) |"
+                f"| {trials[0]['equation']}, {row['seconds']:g} | {fitter} | {row['setting']:g} ({tried}) "
+                f"| {row['first']:.0f} s | {row['steps']:g} | {row['median']:.1e} ({errors}) |"
             )
     return "\n".join(lines) + "\n"
 
 
-def records() -> list[dict[str, Any]]:
-    return [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("physics_*.json"))]
+def records() -> list[list[Trial]]:
+    """Those that there are, in the order of the equations."""
+    from benchmarks.equations import EQUATIONS
+
+    return [trials for name in EQUATIONS if (trials := trials_of(name))]
 
 
 def write_page() -> None:
@@ -144,22 +186,28 @@ def write_page() -> None:
 
 
 def main() -> None:
+    from benchmarks.equations import EQUATIONS
+    from benchmarks.fitters import FITTERS
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--equation", default="poisson2")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of CPU time, for every trial")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--equation", action="append", choices=EQUATIONS, help="some of them; all by default")
+    parser.add_argument("--fitter", action="append", choices=FITTERS, help="some of them; all by default")
+    parser.add_argument("--seeds", type=int, default=5, help="that are reported")
+    parser.add_argument("--json", action="store_true", help="print what the records say as JSON")
     parser.add_argument("--page", action="store_true", help="write the table from the records and end")
     parser.add_argument("--trial", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    names = given.equation or list(EQUATIONS)
     if given.trial:
         print(json.dumps(trial(*given.trial)))
     elif given.page:
         write_page()
     else:
-        found = measure(given.equation, given.seeds, given.seconds)
-        print(json.dumps(found) if given.json else table([found]))
+        complete(names, given.fitter or [], given.seeds)
+        made = [trials for name in names if (trials := trials_of(name))]
+        told = {trials[0]["equation"]: summary(trials) for trials in made}
+        print(json.dumps(told) if given.json else table(made))
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -17,6 +17,8 @@ import jax
 import numpy as np
 import pytest
 
+import counting
+
 gc.disable()  # until all tests are collected
 FIRST = "PYTEST_XDIST_WORKER" not in os.environ  # workers inherit the environment of the first process
 KEPT = "JAX_COMPILATION_CACHE_DIR" in os.environ
@@ -56,6 +58,30 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
     gc.enable()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--record", help="write what was tried, file by file, as JSON")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter, config):
+    """What hostile tests tried; those that fail have lost, hung or raised."""
+    stats = terminalreporter.stats
+    if counting.TRIED:
+        failed = len(stats.get("failed", [])) + len(stats.get("error", []))
+        terminalreporter.write_line(counting.told(failed))
+    if config.getoption("--record"):
+        named = ("passed", "failed", "error", "skipped", "")
+        counting.record(
+            config.getoption("--record"), [each for name in named for each in stats.get(name, [])]
+        )
+
+
+@pytest.fixture
+def tried(request):
+    """Count attempts of a kind: `tried("settings", 3)`."""
+    return lambda kind, number=1: counting.count(request.path.name, kind, number)
 
 
 def pytest_unconfigure():

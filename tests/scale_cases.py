@@ -22,10 +22,10 @@ from natgrad import config
 from natgrad.data.in_file import RowsInFile
 from natgrad.devices import everywhere, parts, placed
 from natgrad.layers import generator
-from natgrad.training import hosts, resume, session
+from natgrad.training import hosts, session
 from natgrad.training.compile import compiled
-from natgrad.training.first import laid_out
-from natgrad.training.mesh import on_mesh
+from natgrad.training.mesh import on_mesh, own_data
+from natgrad.training.states import laid_out
 
 MACHINE = {"layers": (8, 4), "samples": 3, "batch_size": 16}
 NETWORK = {"model": "mlp", "layers": (8,), "batch_size": 16, "method": "natural", "damping": 0.1}
@@ -115,7 +115,7 @@ def training_of(name, file, number=STEPS):
 
     session.compiled = recorded
     try:
-        training = session.Session.begin(settings, resume.dataset(settings))
+        training = session.Session.begin(settings, own_data(settings))
         training.advance = training._compile()
     finally:
         session.compiled = compiled

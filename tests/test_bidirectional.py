@@ -10,7 +10,7 @@ import pytest
 import cases
 import oracles
 from cases import CODINGS
-from natgrad.evaluate.portions import portion_sizes
+from natgrad.evaluate.weights import portion_sizes
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import normalizer as bidirectional
 

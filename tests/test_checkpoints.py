@@ -69,5 +69,5 @@ def test_copies_are_not_written_through_a_link(copied, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/models").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InputError, match="models is a link to another place"):
-        keep_copy(tmp_path / "run", copied.config, 4, copied.model.parameters)
+        keep_copy(tmp_path / "run", 4, copied.model.parameters)
     assert list((tmp_path / "elsewhere").iterdir()) == []

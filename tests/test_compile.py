@@ -1,14 +1,21 @@
 """Programs compiled with memory apart for every result do what they did, and quietly."""
 
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from natgrad import config, devices
+from natgrad.data import load
+from natgrad.errors import InputError
+from natgrad.training import checks
 from natgrad.training import compile as compiling
+from natgrad.training.session import Session
 
 
 def phases(x, y):
@@ -67,3 +74,55 @@ def test_nothing_is_printed(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "share", "advice"),
+    [
+        (
+            {"batch_size": 100, "samples": 100_000},
+            0.2637,
+            "about --batch-size 25, about --samples 25000, or ",
+        ),
+        ({"batch_size": 100, "samples": 100_000}, 0.0037, "about --samples 350, or "),
+        ({"model": "mlp", "batch_size": 9000}, 0.5, "about --batch-size 4200, or "),
+        ({"batch_size": 100, "objective.growth": ((2, 100_000),)}, 0.5, "about --batch-size 47, or "),
+    ],
+)
+def test_what_fits_is_told(settings, share, advice):
+    assert checks.size_hint(config.resolve(settings), share) == advice
+
+
+def test_a_program_that_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(compiling, "memory_bytes", lambda: 2**30)
+    facts = SimpleNamespace(temp_size_in_bytes=3 * 2**30, output_size_in_bytes=2**30)
+    sentence = "a step takes 4 GB of memory, this computer has 1 GB; use 0.25 of it, or a smaller model"
+    with pytest.raises(InputError, match=sentence):
+        compiling.check_program_memory(facts, lambda share: f"{share} of it, or ")
+
+
+def test_a_container_has_less_memory_than_the_computer(tmp_path, monkeypatch):
+    paths = [tmp_path / name for name in ("v2", "v1", "none")]
+    paths[0].write_text("max\n")
+    monkeypatch.setattr(devices, "LIMITS", paths)
+    whole = devices.memory_bytes()
+    paths[1].write_text("123456\n")
+    assert devices.memory_bytes() == 123456 < whole
+
+
+@pytest.mark.slow
+def test_as_many_samples_as_are_told_fit(monkeypatch):
+    """A computer of 64 MB, and 100,000 samples: what the refusal names is accepted, and not much more."""
+    monkeypatch.setattr(compiling, "memory_bytes", lambda: 1 << 26)
+
+    def attempt(samples):
+        found = config.resolve({"layers": (10,), "batch_size": 100, "samples": samples})
+        Session.begin(found, load("digits"))._compile()
+
+    with pytest.raises(InputError, match=r"a step takes .* GB of memory, this computer has 0.0625") as caught:
+        attempt(100_000)
+    told = int(re.search(r"about --samples (\d+), or a smaller model", str(caught.value))[1])
+    assert told > 100
+    attempt(told)
+    with pytest.raises(InputError, match="a step takes"):
+        attempt(told * 5 // 4)

@@ -15,7 +15,7 @@ import pytest
 from cases import machine
 from natgrad.devices import placed
 from natgrad.models.helmholtz import fisher
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 
 ROWS, SAMPLES, DEVICES = 8, 3, 4
 

@@ -16,14 +16,14 @@ from natgrad.models.helmholtz import methods
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.training import compile as compiling
-from natgrad.training.chunk import Course, Totals, course, is_sound
+from natgrad.training.chunk import Course, Totals, course, is_settled, is_sound
 from trainings import SETTINGS, After, Killed, die, parameters, same
 
 FOUR = SETTINGS | {"epochs": 4}
 
 
 def trapped(monkeypatch, loss, above, first=7):
-    """From step `first` on, a learning rate above a bound gives steps with such a loss, or none at all."""
+    """From step `first` on, a rate above a bound gives such a loss, less at lower rates, or no steps."""
     honest = methods.algorithm
 
     def algorithm(settings, samples, pace):
@@ -33,7 +33,7 @@ def trapped(monkeypatch, loss, above, first=7):
 
         def step(key, state, batch):
             after, info = true.step(key, state, batch)
-            return spoil(state, after, info, loss, state.steps >= first)
+            return spoil(state, after, info, loss * pace.cut, state.steps >= first)
 
         return true._replace(step=step)
 
@@ -116,6 +116,18 @@ def test_a_training_that_nothing_helps_is_given_up_with_its_last_good_state(tmp_
     assert [line["state"] for line in list_runs(tmp_path)] == ["unfinished"]
 
 
+def test_a_step_that_went_too_far_is_not_repeated(tmp_path, data, caplog):
+    """The loss of a chunk of one step is that of the state before it: the same with any rate."""
+    one = FOUR | {"training.chunk_steps": 1, "learning_rate": 1e4}
+    with pytest.raises(
+        Diverged,
+        match=r"diverged in the last step before step 1, which no smaller step undoes; its state, of",
+    ):
+        natgrad.train(data=data, out=tmp_path / "run", **one)
+    assert caplog.text.count("is rejected") == 1
+    assert [line["state"] for line in list_runs(tmp_path)] == ["diverged"]
+
+
 @pytest.mark.slow
 def test_the_largest_rate_is_cut_until_the_training_gives_up(tmp_path, data, capsys):
     """No trap: the true refusal of steps that are not finite, and the verdict on the command line."""
@@ -153,3 +165,17 @@ def test_the_course_of_a_chunk():
 )
 def test_soundness(chunk, sound):
     assert is_sound(chunk, 10.0) is sound
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "steps", "settled"),
+    [
+        (Course(9.0, 9.0, 0.0), None, 1, True),
+        (Course(9.0, 8.0, 0.0), None, 2, False),
+        (Course(9.0, 8.0, 0.0), Course(9.0, 8.0, 0.0), 2, True),
+        (Course(9.0, 8.0, 0.0), Course(9.0, 8.5, 0.0), 2, False),
+        (Course(math.inf, 1.0, 1.0), Course(math.inf, 1.0, 1.0), 1, False),
+    ],
+)
+def test_what_smaller_steps_cannot_change(found, before, steps, settled):
+    assert is_settled(found, before, steps) is settled

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from benchmarks import attack
 from experiments import table
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
 from experiments.rbm_seed import classes, course, figure2
 
 from cases import machine
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 from natgrad.sweep import plan as plans
 
 ROOT = Path(__file__).parents[1] / "experiments"
@@ -109,3 +111,21 @@ def test_the_page_on_networks_has_the_figures_of_its_records():
         setting = f"| {len(found['tried'])} | {found['best']} | {best['steps']} "
         losses = f"| {found['train']:.1f} | {found['test']:.1f} | {best['first_step_cpu_seconds']:.0f} |"
         assert setting + losses in page
+
+
+def test_the_page_on_reliability_has_what_was_tried_last():
+    record = json.loads((ROOT.parent / "benchmarks" / "results" / "attack.json").read_text("utf-8"))
+    page = (ROOT.parent / "docs" / "reliability.md").read_text("utf-8")
+    assert f"\n\n{attack.table(record)}\n\n" in page
+    assert sum(part["failed"] for part in record["parts"].values()) == 0
+
+
+def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():
+    page = ROOT.parent / "docs" / "choosing.md"
+    lines = re.findall(r"^- .*(?:\n  .*)*", page.read_text("utf-8"), re.MULTILINE)
+    cited = [line for line in lines if "](" in line]
+    for line in cited:
+        tables = [(page.parent / place).read_text("utf-8") for place in re.findall(r"\]\(([^)]+)\)", line)]
+        figures = re.findall(r"-?\d+\.\d\d(?!\d)", line)
+        assert [each for each in figures if not any(each in table for table in tables)] == []
+    assert len(cited) >= 10

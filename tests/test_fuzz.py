@@ -18,6 +18,7 @@ import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import counting
 import natgrad
 from cases import machine
 from natgrad import config
@@ -27,7 +28,8 @@ from natgrad.errors import InputError
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress
-from natgrad.training import resume as start
+from natgrad.training import resume
+from natgrad.training import run as training
 
 fuzzed = settings(
     max_examples=40,
@@ -41,6 +43,7 @@ MARGIN = 64 << 20
 
 def guarded(action, size):
     """What an action returns, or None for one sentence; anything else it raises is a failure."""
+    counting.count("test_fuzz.py", "damaged or hostile files and settings")
     tracemalloc.start()
     try:
         return action()
@@ -86,7 +89,7 @@ def attack(tmp_path, sound):
             (run / name).write_bytes(raw)
         before = contents(tmp_path)
         found = guarded(lambda: natgrad.load(run), sum(map(len, files.values())))
-        guarded(lambda: start._stored(run, folder.open_run(run)[1]), sum(map(len, files.values())))
+        guarded(lambda: resume._stored(run, folder.open_run(run)[1]), sum(map(len, files.values())))
         assert contents(tmp_path) == before
         return None if found is None else found.summary
 
@@ -288,7 +291,7 @@ def test_oversized_configs(tmp_path, raw):
     (tmp_path / "c.toml").write_bytes(raw)
 
     def use():
-        return start.new_session(config.resolve({}, tmp_path / "c.toml"))
+        return training._new_session(config.resolve({}, tmp_path / "c.toml"))
 
     assert guarded(use, len(raw)) is None
 

@@ -165,7 +165,7 @@ def test_a_missing_process_is_told_in_a_sentence(place):
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(capsys, monkeypatch, flags, sentence):
-    monkeypatch.setattr(supervised, "is_asked_for", lambda tokens: False)
+    monkeypatch.setattr(supervised, "one_of_several", lambda tokens, command: command(tokens))
     with pytest.raises(SystemExit) as ended:
         main(["train", *flags])
     assert ended.value.code == 2

@@ -8,8 +8,8 @@ import pytest
 
 import natgrad
 from natgrad.data import load as load_data
-from natgrad.data.independent import class_loss, independent_loss
-from natgrad.training import learning
+from natgrad.training import checks
+from natgrad.training.checks import class_loss, independent_loss
 from trainings import SETTINGS, After, Killed, die
 
 STUCK = SETTINGS | {"learning_rate": 1e-9, "epochs": 3}
@@ -27,7 +27,7 @@ def test_independent_values_are_judged_by_their_frequencies():
 
 
 def test_a_training_that_hardly_learns_says_so_once(tmp_path, data, monkeypatch, caplog):
-    monkeypatch.setattr(learning, "ENOUGH_STEPS", 5)
+    monkeypatch.setattr(checks, "ENOUGH_STEPS", 5)
     with pytest.raises(Killed):
         natgrad.train(data=data, out=tmp_path / "run", watch=After(9, die), **STUCK)
     run = natgrad.resume(tmp_path / "run")
@@ -39,14 +39,14 @@ def test_a_training_that_hardly_learns_says_so_once(tmp_path, data, monkeypatch,
 
 
 def test_a_training_that_learns_says_nothing(tmp_path, data, monkeypatch, caplog):
-    monkeypatch.setattr(learning, "ENOUGH_STEPS", 35)
+    monkeypatch.setattr(checks, "ENOUGH_STEPS", 35)
     run = natgrad.train(data=data, out=tmp_path / "run", **STUCK | {"learning_rate": 0.5, "epochs": 8})
     assert "hardly learns" not in caplog.text
     assert "warning" not in run.summary
 
 
 def test_few_steps_and_small_losses_are_not_judged():
-    at = learning.TrainingProgress(lowest=308.0)
+    at = checks.TrainingProgress(lowest=308.0)
     for steps, independent in itertools.product((10, 2000), (206.0, 300.0, math.inf)):
         doubtful = steps == 2000 and independent == 206.0
-        assert bool(learning.learning_doubt(at, steps, independent)) == doubtful
+        assert bool(checks.learning_doubt(at, steps, independent)) == doubtful

@@ -217,7 +217,7 @@ def test_a_failed_solve_refuses_the_step_and_the_damping_rises(value, result, re
 @pytest.mark.slow
 def test_a_failed_part_refuses_the_whole_step():
     """Generation's solve is good, recognition's is not: neither network moves."""
-    from natgrad.models.helmholtz.objectives import reweighted
+    from natgrad.models.helmholtz.phases import reweighted
     from natgrad.updates.parts import Block, blockwise
 
     (low, below), (high, above) = SOURCES.values()

@@ -13,7 +13,7 @@ import oracles
 from cases import CODINGS, SIZES
 from natgrad.errors import InputError
 from natgrad.evaluate import weights
-from natgrad.evaluate.portions import portion_sizes
+from natgrad.evaluate.weights import portion_sizes
 from natgrad.layers.bernoulli import SIGNED, Layer
 from natgrad.models.helmholtz import exact
 from natgrad.models.helmholtz import likelihood as importance
@@ -152,7 +152,9 @@ def test_exactly_the_samples_asked_for_are_summed(samples, chunk):
     """The same weights drawn apart: their mean, and the relative variance of that mean."""
     model, key = machine((3, 2)), jax.random.key(4)
     visible, _ = every_row(model)
-    found = importance._running_sums(key, model, visible, samples, 1.0, chunk=chunk, kept=0)
+    found = importance._running_sums(
+        key, visible, model=model, samples=samples, power=1.0, chunk=chunk, kept=0
+    )
     value, variance, *_ = weights.row_statistics(found, samples)
     turns = [jax.random.fold_in(key, turn) for turn in range(-(-samples // chunk))]
     weigh = jax.jit(lambda turn: helmholtz.log_weights(model, helmholtz.wake(turn, model, visible, chunk)))

@@ -16,6 +16,7 @@ import zipfile
 import numpy as np
 import pytest
 
+import counting
 from cases import machine
 from natgrad import config
 from natgrad.records import folder
@@ -85,6 +86,7 @@ def reading(tmp_path_factory):
     )
 
     def ask(action, path, allowed):
+        counting.count("test_memory.py", "files read in bounded memory", allowed is not None)
         process.stdin.write(json.dumps([action, str(path), allowed]) + "\n")
         process.stdin.flush()
         return json.loads(process.stdout.readline())

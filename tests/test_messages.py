@@ -6,11 +6,13 @@ returns what was said.
 """
 
 import errno
+import itertools
 import json
 import re
 import shutil
 import sys
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +32,7 @@ from natgrad.data import load as load_data
 from natgrad.errors import InputError
 from natgrad.models.helmholtz import estimator as estimators
 from natgrad.models.helmholtz.trained import Trained
-from natgrad.records import folder, lock
+from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 from natgrad.report.making import report_runs
@@ -42,7 +44,8 @@ from natgrad.sweep.plan import read_plan
 from natgrad.sweep.search import SettingSearch
 from natgrad.sweep.store import open_study
 from natgrad.sweep.tickets import TicketStore
-from natgrad.training import estimating, session
+from natgrad.training import chunk, estimating, session
+from natgrad.training import compile as compiling
 from natgrad.training import resume as start
 from natgrad.training.chunk import Course
 from natgrad.training.hosts import check_same
@@ -197,7 +200,7 @@ def other_data(scene):
 
 
 def held(scene):
-    with lock.held(run := scene.run):
+    with folder.held(run := scene.run):
         return said(lambda: natgrad.resume(run))
 
 
@@ -209,7 +212,7 @@ def refusing(number, text):
 
 
 def no_locks(scene):
-    scene.patch.setattr(lock.fcntl, "flock", refusing(errno.ENOLCK, "No locks available"))
+    scene.patch.setattr(folder.fcntl, "flock", refusing(errno.ENOLCK, "No locks available"))
     return said(lambda: natgrad.resume(scene.run))
 
 
@@ -222,10 +225,10 @@ def settings_of_resume(scene):
     return said(lambda: main._run(["resume", str(scene.trained), "--optimizer.name", "adam"]))
 
 
-def diverging(scene):
-    """Every chunk is refused, and nothing is compiled for it."""
-    absurd = Course(1e6, 1e6, 0.0)
-    scene.patch.setattr(session, "course", lambda before, after: absurd)
+def diverging(scene, later=1.0):
+    """Every chunk is refused, its loss a little less each time, and nothing is compiled for it."""
+    losses = (1e6 * later**number for number in itertools.count())
+    scene.patch.setattr(chunk, "course", lambda before, after: Course(next(losses), 1e6, 0.0))
     scene.patch.setattr(session.Session, "_compile", lambda self: lambda *given: (given[1], given[2]))
     scene.patch.setattr(
         session.Session, "_look", lambda self: vars(self.progress).update(lowest=1.0, jump=1.0)
@@ -233,9 +236,23 @@ def diverging(scene):
     return scene.train()
 
 
+def too_large_a_step(scene):
+    scene.patch.setattr(compiling, "memory_bytes", lambda: 1)
+    scene.patch.setattr(compiling, "_programs", OrderedDict())
+    return scene.train(batch_size=9)
+
+
+def labels_that_are_names(scene):
+    rows = np.random.default_rng(0).integers(0, 2, (40, 6)).astype(np.uint8)
+    path = scene.npz(train=rows, train_labels=np.arange(40) * 10**8)
+    return said(
+        lambda: natgrad.train(data=path, model="mlp", layers=(2,), batch_size=8, out=scene.here / "o")
+    )
+
+
 def in_the_log(part):
     def provoke(scene):
-        diverging(scene)
+        diverging(scene, later=0.9)
         return scene.logged(lambda: None, part)
 
     return provoke
@@ -392,10 +409,13 @@ TRIGGERS = {
         lambda scene: said(lambda: natgrad.train(out=scene.trained)),
         lambda scene: said(lambda: natgrad.resume(scene.run, epochs=1)),
         settings_of_resume,
+        lambda scene: diverging(scene, later=0.9),
         diverging,
         lambda scene: scene.train(batch_size=41),
         lambda scene: scene.train(epochs=10**9),
         lambda scene: scene.train(layers=(10**9, 10**9)),
+        too_large_a_step,
+        labels_that_are_names,
         lambda scene: said(lambda: load_data(scene.npz(train=LARGE))),
         too_many_arrays,
         wide_rows,

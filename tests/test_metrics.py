@@ -16,8 +16,7 @@ from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Pass
-from natgrad.models.helmholtz.objectives import normalized, reweighted
-from natgrad.models.helmholtz.phases import Phases
+from natgrad.models.helmholtz.phases import Phases, normalized, reweighted
 
 SIZES = {"two": (3, 2, 2), "three": (2, 2, 2, 1)}
 

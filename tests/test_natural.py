@@ -19,7 +19,7 @@ from natgrad.metrics.blocks import join
 from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 from natgrad.solvers.choice import always, by_refresh
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
@@ -338,7 +338,7 @@ HANG = """
 import jax, jax.numpy as jnp, optax
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import helmholtz
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct
 from natgrad.solvers.units import per_layer

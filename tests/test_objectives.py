@@ -11,8 +11,16 @@ import oracles
 from cases import CODINGS, SIZES, machine
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import phases
-from natgrad.models.helmholtz.objectives import bidirectional, normalized, reweighted, uniform, wake_sleep
-from natgrad.models.helmholtz.phases import Phases, Shares, sleep_only
+from natgrad.models.helmholtz.phases import (
+    Phases,
+    Shares,
+    bidirectional,
+    normalized,
+    reweighted,
+    sleep_only,
+    uniform,
+    wake_sleep,
+)
 
 ROWS, SAMPLES = 3, 5
 METHODS = {

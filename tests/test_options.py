@@ -17,8 +17,7 @@ from natgrad.layers import bernoulli
 from natgrad.models.helmholtz import fisher, kind, methods
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz import normalizer as evaluation
-from natgrad.models.helmholtz.objectives import bidirectional, half_exponent, reweighted, wake_sleep
-from natgrad.models.helmholtz.phases import sleep_only
+from natgrad.models.helmholtz.phases import bidirectional, half_exponent, reweighted, sleep_only, wake_sleep
 from natgrad.models.registry import Shape
 from natgrad.solvers.choice import always
 from natgrad.solvers.direct import direct

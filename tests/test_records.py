@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from natgrad import config
+from natgrad.devices import surroundings
 from natgrad.errors import InputError, Newer
-from natgrad.records import environment, folder
+from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.report.listing import list_runs
 
@@ -262,10 +263,16 @@ def test_folders_that_cannot_be_used_are_said(tmp_path):
 
 def test_only_unrecorded_runs_are_discarded(tmp_path):
     settings = config.resolve({})
-    kept, lost = (folder.create(tmp_path / name, settings) for name in ("kept", "lost"))
-    folder.append(kept, {"epoch": 0})
-    for run in (kept, lost):
-        folder.discard_unrecorded(run)
+
+    def fail(name):
+        with folder.new_run(tmp_path / name, settings) as run:
+            if name == "kept":
+                folder.append(run, {"epoch": 0})
+            raise ZeroDivisionError
+
+    for name in ("kept", "lost"):
+        with pytest.raises(ZeroDivisionError):
+            fail(name)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -276,6 +283,6 @@ def test_other_folders_are_no_runs(tmp_path):
 
 
 def test_the_environment_is_json():
-    facts = json.loads(folder.json_line(environment.describe()))
+    facts = json.loads(folder.json_line(surroundings()))
     assert {"python", "natgrad", "jax", "numpy"} <= set(facts["versions"])
     assert facts["x64"] is True

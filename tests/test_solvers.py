@@ -11,7 +11,7 @@ import pytest
 from natgrad.metrics.blocks import DenseBlocks, UnitBlocks, split
 from natgrad.metrics.layered import LayeredFisher
 from natgrad.models.helmholtz import fisher
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 from natgrad.solvers import unit_cg
 from natgrad.solvers.choice import always, by_refresh, by_size
 from natgrad.solvers.diagonal import diagonal

@@ -14,7 +14,7 @@ import sweeps
 from natgrad import config
 from natgrad.cli.main import main
 from natgrad.errors import InputError
-from natgrad.records.lock import locked
+from natgrad.records.folder import locked
 from natgrad.sweep import plan as plans
 from natgrad.sweep import sweep
 from natgrad.sweep.choice import deciding_row

@@ -16,8 +16,8 @@ from natgrad import config
 from natgrad.core import Pace
 from natgrad.data import Dataset, batches
 from natgrad.data import load as load_data
+from natgrad.data.batches import binary_rows
 from natgrad.errors import InputError
-from natgrad.evaluate.held_out import binary_rows
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.helmholtz import exact, kind, measure, methods

@@ -10,7 +10,7 @@ import pytest
 
 from cases import CODINGS, machine
 from natgrad.models.helmholtz import fisher
-from natgrad.models.helmholtz.objectives import reweighted
+from natgrad.models.helmholtz.phases import reweighted
 from test_metrics import blocks_of, dense, loop_block
 
 SAMPLES, DATA, TIMES = 6, 5, 2000

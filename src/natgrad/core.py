@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from natgrad import tree
+from natgrad.tree import scale, select
 
 Model = Any  # a pytree of trainable arrays, or the part of one that a direction moves
 Carry = Any
@@ -147,9 +147,7 @@ class Direction(NamedTuple):
 
     init: Callable[[PRNGKeyArray, Model, Estimate], Carry]
     apply: Callable[[PRNGKeyArray, Carry, Model, Estimate], Step]
-    keep: Callable[[Array, Carry, Carry], Carry] = lambda taken, before, after: tree.select(
-        taken, after, before
-    )
+    keep: Callable[[Array, Carry, Carry], Carry] = lambda taken, before, after: select(taken, after, before)
     describe: Callable[["Info"], Numbers] = lambda info: {}
 
 
@@ -187,7 +185,7 @@ class Info(NamedTuple):
     @property
     def update(self) -> Model:
         """What was added to the model; made where it is asked for, since a step has no need to store it."""
-        return tree.scale(self.scale, self.shaped)
+        return scale(self.scale, self.shaped)
 
 
 class Algorithm(NamedTuple):

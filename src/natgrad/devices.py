@@ -2,11 +2,13 @@
 
 A mesh is set by `jax.set_mesh`, with axes called `rows` and `units`. What makes new arrays
 (batches, random numbers, chains) says what their axes are; the compiler passes it on. Compiled programs are
-kept on disk, for the command line and for Python alike.
+kept on disk, for the command line and for Python alike. `surroundings` says what a run ran on.
 """
 
 import os
+import platform
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 _T = TypeVar("_T")
+LIMITS = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
 
 
 def placed(array: Array, *axes: str | None) -> Array:
@@ -106,8 +109,10 @@ def sharding_of(array: Any) -> NamedSharding | None:
 
 
 def memory_bytes() -> int:
-    """The memory of this computer."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The memory of this computer, or as much of it as the container has that natgrad runs in."""
+    limits = [path.read_text().strip() for path in LIMITS if path.is_file()]
+    held = [int(limit) for limit in limits if limit.isdecimal()]  # "max" is none
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *held])
 
 
 def keep_programs() -> None:
@@ -126,3 +131,15 @@ def program_folder() -> Path:
     """Where compiled programs are: below NATGRAD_CACHE, or in the user's cache."""
     chosen, usual = os.environ.get("NATGRAD_CACHE"), os.environ.get("XDG_CACHE_HOME")
     return (Path(chosen) if chosen else Path(usual or Path.home() / ".cache") / "natgrad") / "xla"
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions and machine, as plain JSON."""
+    names = ("natgrad", "jax", "jaxlib", "optax", "numpy")
+    return {
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in names},
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "devices": [f"{device.platform}:{device.device_kind}" for device in jax.devices()],
+        "x64": jax.numpy.zeros(()).dtype == jax.numpy.float64,
+    }

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from natgrad.data import load
-from natgrad.data.in_file import RowsInFile, average_of
+from natgrad.data.dataset import average_of
+from natgrad.data.in_file import RowsInFile
 from natgrad.errors import InputError
 
 DRAW = np.random.default_rng(0)

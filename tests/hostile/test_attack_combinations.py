@@ -15,8 +15,8 @@ from hostile.attempts import sentence
 from hostile.covering import completed, pairs_in, pairs_of
 from natgrad import config
 from natgrad.config.names import all_settings, choices, fields_of
+from natgrad.data import load_settings
 from natgrad.training.checks import check_training
-from natgrad.training.resume import dataset
 from natgrad.training.session import Session
 
 SECTIONS = ("metric", "objective", "optimizer", "model", "steps", "whitening")
@@ -78,7 +78,7 @@ def settings_of(reader, place, combination):
 def checked(settings):
     """A config and its data, where they fit together; nothing is traced."""
     resolved = config.resolve(settings)
-    found = dataset(resolved)
+    found = load_settings(resolved.data)
     check_training(resolved, found)
     return resolved, found
 

@@ -14,7 +14,7 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from estimator_checks import expected_failures
-from natgrad.config import limits
+from natgrad import config
 from natgrad.errors import InputError
 from natgrad.models.rbm.row_scores import hashed_features
 from natgrad.sklearn import BernoulliRBM
@@ -220,7 +220,7 @@ def test_in_a_pipeline_cloned_and_pickled(fitted):
 
 
 def test_steps_that_are_not_finite_are_told(monkeypatch):
-    monkeypatch.setattr(limits, "LARGEST_NUMBER", np.inf)
+    monkeypatch.setattr(config, "LARGEST_NUMBER", np.inf)
     with pytest.warns(UserWarning, match="steps were not finite and were not taken; lower the learning_rate"):
         machine(learning_rate=1e308).fit(X)
 

@@ -14,7 +14,7 @@ from natgrad.cli.dotted import take_settings, values
 from natgrad.cli.main import app
 from natgrad.config.names import short_names
 from natgrad.errors import InputError
-from natgrad.records.lock import locked
+from natgrad.records.folder import locked
 from natgrad.report import differences
 from natgrad.report.listing import list_runs
 from natgrad.report.reading import DIVERGED, FINISHED, RUNNING, UNFINISHED, read_all, read_run

@@ -87,9 +87,6 @@ def test_dotted_columns_become_groups_and_gaps_stay_gaps(tmp_path: Path) -> None
         "loss_of_late": {4: 1.5},
     }
     assert told == [{"step": 3, "generation.0.residual": 0.5, "train_loss": None}, (4, 9, 1.5)]
-    bar = Bar()
-    with tensorboard.watching(bar, None) as watch:
-        assert watch is bar
 
 
 def test_a_disk_that_refuses_events_ends_them_and_not_the_training(

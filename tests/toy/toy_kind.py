@@ -10,7 +10,7 @@ import optax
 
 from natgrad.core import Estimate, Kind, Metric, Objective, Panel, Problem, Sheet
 from natgrad.data import batches
-from natgrad.evaluate.held_out import binary_rows
+from natgrad.data.batches import binary_rows
 from natgrad.metrics.layered import LayeredFisher
 from natgrad.solvers.whole import dense_solve
 from natgrad.training.run import load

@@ -62,7 +62,8 @@ def join_peers(devices: DeviceFlags, *, quiet: bool, json: bool) -> tuple[bool, 
     if devices.peer_timeout < 1:
         raise InputError(f"expected a --peer-timeout of 1 second or more, got {devices.peer_timeout}")
     from natgrad.cli.supervised import note_met
-    from natgrad.training.hosts import Hosts, connect, is_first
+    from natgrad.training.hosts import Hosts, connect
+    from natgrad.training.mesh import is_first
 
     connect(Hosts(*given, devices.peer_timeout))
     note_met()
@@ -133,10 +134,15 @@ def print_summary(run: Any, *, json: bool, quiet: bool, verbose: bool) -> None:
 def watched(settings: Any, events: Path | None, *, quiet: bool) -> Iterator[Any]:
     """A training's progress on the terminal and, where a folder is given, in event files."""
     from natgrad.cli.progress import ProgressBar
-    from natgrad.cli.tensorboard import watching
 
-    with ProgressBar(settings, quiet=quiet) as bar, watching(bar, events) as watch:
-        yield watch
+    with ProgressBar(settings, quiet=quiet) as bar:
+        if events is None:
+            yield bar
+            return
+        from natgrad.cli.tensorboard import watching
+
+        with watching(bar, events) as watch:
+            yield watch
 
 
 def data_list(*, json: Json = False) -> None:

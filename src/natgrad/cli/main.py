@@ -40,6 +40,7 @@ from natgrad.errors import InputError
 SETTABLE = ("train", "sweep")  # commands that take settings
 _GARBAGE = 100_000  # new objects between two looks for garbage; tracing makes many that stay
 HOSTS = ("--mesh", "--coordinator", "--processes", "--process", "--cluster", "--peer-timeout")
+MEETING = ("--coordinator", "--cluster")  # how the processes of a training find each other
 TRAIN = ("--out", "--quiet", "--verbose", "--tensorboard", *HOSTS, "--dry-run", "--json", "--help")
 """Flags of a training that are not settings."""
 
@@ -80,14 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(_GARBAGE)
     streams.replace_closed()
     streams.widen()
-    if supervised.is_asked_for(tokens):
-        sys.exit(supervised.supervise(tokens))
-    supervised.enter()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    code = _guarded(lambda: _run(tokens), json="--json" in tokens)
-    supervised.leave(code)
-    sys.exit(code)
+    several = any(token.split("=")[0] in MEETING for token in tokens)
+    sys.exit(supervised.one_of_several(tokens, _exit_code) if several else _exit_code(tokens))
+
+
+def _exit_code(tokens: list[str]) -> int:
+    return _guarded(lambda: _run(tokens), json="--json" in tokens)
 
 
 def _run(tokens: list[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from natgrad.report.columns import headline, on_validation, shown_value
+from natgrad.report.columns import described, headline, on_validation, shown_value
 
 
 def summary_rows(summary: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def summary_rows(summary: Mapping[str, Any], kind: str) -> dict[str, Any]:
     ['9, the best is 6', '-7.000', '-8.00 ± 0.50', '1.2 of training, 3.0 of compiling', 'natgrad report r']
     """
     reported = headline(kind, summary)
-    both = [] if reported is None else [on_validation(reported, kind), reported]
+    both = [] if reported is None else [on_validation(reported, described([kind])), reported]
     figures = {column.title: value for column in both if (value := shown_value(column, summary))}
     seconds = f"{summary['train_seconds']:.1f} of training, {summary['compile_seconds']:.1f} of compiling"
     epochs = f"{summary['epochs']}, the best is {summary.get('best_epoch', summary['epochs'])}"

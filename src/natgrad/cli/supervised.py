@@ -10,12 +10,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from natgrad.cli import streams
 
-FLAGS = ("--coordinator", "--cluster")
 LOST = 75  # the exit code of the inner process when it has lost another one
 _INNER = "NATGRAD_INNER"  # the numbers of its log, of the pipe to tell on, of the pipe to listen on
 _SIGNS = ("gloo", "coordination", "heartbeat", "distributed", "unavailable", "deadline", "connection", "nccl")
@@ -23,9 +22,14 @@ _CODE = "from natgrad.cli.main import main; main()"
 _told: list[int] = []
 
 
-def is_asked_for(tokens: Sequence[str]) -> bool:
-    """Whether the command is one of several processes, and not yet the inner one."""
-    return _INNER not in os.environ and any(token.split("=")[0] in FLAGS for token in tokens)
+def one_of_several(tokens: list[str], command: Callable[[list[str]], int]) -> int:
+    """The exit code of a command that is one process of several: watched here, run inside another one."""
+    if _INNER not in os.environ:
+        return supervise(tokens)
+    enter()
+    code = command(tokens)
+    leave(code)
+    return code
 
 
 def supervise(tokens: Sequence[str]) -> int:
@@ -73,8 +77,6 @@ def _judged(code: int, met: bool, log: str, *, to_json: bool) -> int:
 
 def enter() -> None:
     """In the inner process: keep the streams for ourselves, and end when the outer one does."""
-    if _INNER not in os.environ:
-        return
     log, tell, listen = map(int, os.environ[_INNER].split(","))
     _told.append(tell)
     for name, number in (("stdout", 1), ("stderr", 2)):

@@ -72,11 +72,8 @@ class Events:
 
 
 @contextmanager
-def watching(progress: Watcher, folder: Path | None) -> Iterator[Watcher]:
-    """The progress alone or, where a folder is given, with event files beside it."""
-    if folder is None:
-        yield progress
-        return
+def watching(progress: Watcher, folder: Path) -> Iterator[Watcher]:
+    """The progress, with event files in a folder beside it."""
     events = Events(folder)
     try:
         yield Together(progress, events)

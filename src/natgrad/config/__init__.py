@@ -7,21 +7,26 @@ file, and settings by short or dotted name (`natgrad.config.names`), over the de
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from natgrad.config import former, limits, names, refusals
-from natgrad.config.sections import FORMAT, RunSettings
-from natgrad.errors import InputError, Newer
+from natgrad.config import former, names, refusals
+from natgrad.config.sections import ENDLESS, FORMAT, RunSettings
+from natgrad.errors import LARGEST_COUNT, InputError, Newer
 from natgrad.models import registry
 from natgrad.writing import open_regular
 
 Config = RunSettings
 
 _LONGEST = 1 << 16  # characters of a config file, which has a few thousand; its lines may have a sixteenth
+LARGEST_NUMBER, SMALLEST_NUMBER = (
+    1e30,
+    1e-30,
+)  # single precision holds them
+_SEEDS = ("seed", "data.split_seed")  # have limits of their own
 
 
 def resolve(settings: Mapping[str, Any], file: str | Path | None = None) -> RunSettings:
@@ -38,12 +43,12 @@ def validate(tree: Mapping[str, Any]) -> RunSettings:
     """A config from nested settings, or one sentence that says what is wrong."""
     reader = reader_of(tree)
     spec = registry.spec_of(reader[0])
-    limits.check_booleans(tree, spec.settings[reader])
+    check_booleans(tree, spec.settings[reader])
     try:
         found: RunSettings = spec.settings[reader].model_validate(dict(tree))
     except ValidationError as error:
         raise refusals.explain(error, reader) from None
-    limits.check_sizes(found)
+    check_sizes(found)
     if found.training.schedule_steps is not None and not spec.is_scheduled(found):
         raise refusals.no_schedule(found)
     return found
@@ -118,3 +123,69 @@ def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
         if not isinstance(tree, dict):
             raise InputError(f"{dotted}: {section!r} is a single value here, not a section; see --dry-run")
     tree[last] = os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def check_booleans(tree: Mapping[str, Any], settings: type[BaseModel]) -> None:
+    """Refuse true and false where a setting is a number: they would be taken as 1 and 0."""
+    for name, field in names.fields_of(settings).items():
+        found = [value for value in _parts(_at(tree, name)) if isinstance(value, bool)]
+        if found and not _takes_booleans(field.annotation):
+            given = str(found[0]).lower()
+            raise InputError(f"{name} is not true or false, got {given}; --dry-run shows what it takes")
+
+
+def check_sizes(config: BaseModel) -> None:
+    """Refuse numbers that are too large, or too near to zero."""
+    tree = config.model_dump()
+    for name in names.fields_of(type(config)):
+        for value in _parts(_at(tree, name)):
+            if isinstance(value, int) and abs(value) > LARGEST_COUNT and name not in _SEEDS:
+                raise InputError(f"{name}: expected a whole number up to {LARGEST_COUNT}, got {value}")
+            if isinstance(value, float) and value and not SMALLEST_NUMBER <= abs(value) <= LARGEST_NUMBER:
+                limits = f"{SMALLEST_NUMBER:g} and {LARGEST_NUMBER:g}"
+                raise InputError(f"{name}: expected a number between {limits}, got {value:g}")
+
+
+def _takes_booleans(annotation: Any) -> bool:
+    return annotation is bool or any(map(_takes_booleans, get_args(annotation)))
+
+
+def _at(tree: Any, dotted: str) -> Any:
+    """What stands at a place of nested settings; None where nothing does."""
+    for part in dotted.split("."):
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """A value, or all that are in it if it is a list, however deep."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, list | tuple):
+            waiting += found
+        else:
+            yield found
+
+
+def rate_ends(config: Any) -> bool:
+    """Whether the learning rate follows a schedule that has an end."""
+    return getattr(config.optimizer, "schedule", ENDLESS[0]) not in ENDLESS
+
+
+def own_length(config: Any) -> None:
+    """Adaptive damping and a KL radius decide the length of a step themselves: no optimizer may change it."""
+    if (config.metric.adaptive or config.metric.kl_radius) and config.optimizer.name != "sgd":
+        raise InputError(
+            "a metric with adaptive damping or a KL radius decides its own steps, got the optimizer "
+            f"{config.optimizer.name}; use sgd, or leave metric.adaptive and metric.kl_radius out"
+        )
+
+
+def own_steps(config: Any) -> None:
+    """A metric that counts how far its steps went has to know them: no optimizer may change them."""
+    if config.metric.renewal_kl and config.optimizer.name != "sgd":
+        raise InputError(
+            "metric.renewal_kl adds up the divergence of natural steps, got the optimizer "
+            f"{config.optimizer.name}, which makes other steps of them; use sgd, or give metric.refresh alone"
+        )

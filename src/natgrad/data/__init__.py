@@ -5,7 +5,6 @@
 Nothing here imports jax; a value divided by `levels` is the mean of one visible unit.
 """
 
-from natgrad.data.dataset import Dataset, PatternDistribution, load, names
-from natgrad.data.subsets import load_settings
+from natgrad.data.dataset import Dataset, PatternDistribution, load, load_settings, names
 
 __all__ = ["Dataset", "PatternDistribution", "load", "load_settings", "names"]

@@ -2,7 +2,8 @@
 
 The whole training set lives on the device, as bytes or as real numbers. An epoch is a permutation of its
 rows, a pure function of (key, epoch); batch number i takes rows i*b to (i+1)*b of it, so every batch is full.
-Gray values are Bernoulli means, resampled whenever a row is drawn (the paper's "C").
+Gray values are Bernoulli means, resampled whenever a row is drawn (the paper's "C"). Rows to evaluate on are
+a random subset by the split's seed, since some published sets are sorted by class; they are made binary once.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt8
 
 from natgrad.data.dataset import Dataset
-from natgrad.data.in_file import DataRows, RowsInFile
+from natgrad.data.in_file import RowsInFile, SplitRows
 from natgrad.devices import placed
 from natgrad.tree import pytree, static
 
@@ -28,7 +30,7 @@ class StoredRows:
     resample: bool = static(default=False)
 
 
-def on_device(values: DataRows, levels: int = 1, resample: bool = False) -> StoredRows:
+def on_device(values: SplitRows, levels: int = 1, resample: bool = False) -> StoredRows:
     """Move rows to the device, once: floats as float32, others as bytes; those left in a file wait there."""
     if isinstance(values, RowsInFile):
         waiting: Any = values
@@ -76,3 +78,28 @@ def in_order(size: int) -> Callable[..., Float[Array, "visible batch"]]:
         return take_batch(key, rows, chosen, jnp.zeros(()).dtype)
 
     return drawn
+
+
+def order_of(number: int, *, seed: int, limit: int = 0) -> np.ndarray:
+    """Up to `limit` (0: all) of so many rows, in an order that the seed decides."""
+    return np.random.default_rng(seed).permutation(number)[: limit or None]
+
+
+def binary_rows(dataset: Dataset, split: str, *, seed: int, limit: int = 0) -> Float[Array, "visible row"]:
+    """Rows of a held-out split as {0,1} on the device; gray rows that are resampled are made binary once."""
+    values: np.ndarray = getattr(dataset, split)
+    order = order_of(len(values), seed=seed, limit=limit)
+    kind = jnp.result_type(float)
+    if not dataset.resample:
+        return jnp.asarray(values[order].T.astype(kind))
+    rows = on_device(values[order], dataset.levels, dataset.resample)
+    return _taken(jax.random.key(seed), rows, np.arange(len(order)), kind)
+
+
+_taken = jax.jit(take_batch, static_argnums=3)
+
+
+def means_of(dataset: Dataset, split: str, *, seed: int, limit: int = 0) -> Float[np.ndarray, "row visible"]:
+    """Rows of a held-out split as models of them take them: binary, or values as they are."""
+    found = np.asarray(binary_rows(dataset, split, seed=seed, limit=limit)).T
+    return found if dataset.resample else found / dataset.levels

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natgrad.data.in_file import DataRows, RowsInFile, Told
+from natgrad.data.in_file import RowsInFile, SplitRows, Told
 from natgrad.data.unread import Unread
 from natgrad.errors import InputError
 
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 def encode(
     rows: Mapping[str, Unread], path: Path, *, rounding: bool = False, told: Told | None = None
-) -> tuple[dict[str, DataRows], int]:
+) -> tuple[dict[str, SplitRows], int]:
     """All splits in one code: bytes in {0,1} with levels 1, or gray bytes with levels 255, unless rounded."""
     seen = look_at_all(rows, told)
     code, levels = choose(seen, all(array.dtype == np.uint8 for array in rows.values()), path)
@@ -49,7 +49,7 @@ def encode(
     return {name: coded(array, code, told=told) for name, array in rows.items()}, levels
 
 
-def as_real(rows: Mapping[str, Unread], path: Path, *, told: Told | None = None) -> dict[str, DataRows]:
+def as_real(rows: Mapping[str, Unread], path: Path, *, told: Told | None = None) -> dict[str, SplitRows]:
     """All splits as float32, as they are; gray bytes become means in [0, 1], as everywhere."""
     seen = look_at_all(rows, told)
     if max(-seen.low, seen.high) > float(np.finfo(np.float32).max):
@@ -106,7 +106,7 @@ def choose(seen: Seen, are_bytes: bool, path: Path) -> tuple[Callable[[np.ndarra
 
 def coded(
     array: Unread, code: Callable[[np.ndarray], np.ndarray], dtype: type = np.uint8, told: Told | None = None
-) -> DataRows:
+) -> SplitRows:
     """An array's rows as bytes, or numbers of another type, [row, visible]; with `told`, left in the file."""
     if told and array.mapped:
         return RowsInFile(array.mapped(), np.arange(array.shape[0]), code, np.dtype(dtype), told)

@@ -6,9 +6,11 @@ bytes in all three cases; `value / levels` is the mean and `resample` says wheth
 any real number, for inputs of networks and Gaussian units: then it holds float32.
 """
 
+import hashlib
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,9 @@ from numpy.typing import NDArray
 from natgrad.data import user
 from natgrad.data.catalogue import CATALOGUE, Entry, ImageShape
 from natgrad.data.files import fetch
-from natgrad.data.in_file import RowsInFile, Told, average_of, checksum_of
+from natgrad.data.in_file import RowsInFile, SplitRows, Told
 from natgrad.data.patterns import PatternDistribution
-from natgrad.data.splits import SPLITS, Parts
+from natgrad.data.splits import SPLITS, Parts, generator
 from natgrad.errors import InputError, unknown
 
 BINARIZATIONS = ("round", "resample", "gray", "real")
@@ -186,3 +188,85 @@ def fitting(shape: ImageShape | None, visible: int) -> ImageShape | None:
             "give height and width whose product is the number of visible units"
         )
     return shape[0], shape[1]
+
+
+_TOLD = 20  # labels that a message lists
+
+
+def load_settings(chosen: Any, told: Told | None = None) -> Dataset:
+    """The data that the `data` section of a config names; `told` as `load` has it."""
+    dataset = load(
+        chosen.name,
+        binarize=getattr(chosen, "binarize", None),
+        split_seed=chosen.split_seed,
+        image_shape=chosen.image_shape,
+        told=told,
+    )
+    if chosen.classes:
+        dataset = of_classes(dataset, chosen.classes)
+    asked = {"train": chosen.train_rows, "test": chosen.test_rows}
+    sizes = {split: size for split, size in asked.items() if size}
+    return of_sizes(dataset, sizes, chosen.split_seed) if sizes else dataset
+
+
+def of_classes(dataset: Dataset, classes: Sequence[int]) -> Dataset:
+    """The rows of every split that have one of these labels; labels stay as they are."""
+    if dataset.labels is None:
+        raise InputError(
+            f"data.classes: expected data with labels, {dataset.name} has none; leave it out, or give labels"
+        )
+    known = sorted({label for labels in dataset.labels.values() for label in np.unique(labels).tolist()})
+    if missing := [label for label in classes if label not in known]:
+        told = ", ".join(map(str, known[:_TOLD])) + (", ..." if len(known) > _TOLD else "")
+        raise InputError(
+            f"data.classes: no row of {dataset.name} has the label {missing[0]}; choose from {told}"
+        )
+    places = {split: np.flatnonzero(np.isin(dataset.labels[split], classes)) for split in SPLITS}
+    if empty := [split for split in SPLITS if not len(places[split])]:
+        raise InputError(
+            f"data.classes: no {empty[0]} row of {dataset.name} has one of these labels; choose others"
+        )
+    kept = _taken(dataset, places, {"classes": list(classes)})
+    return replace(kept, distribution=None)  # which is known of all classes together
+
+
+def of_sizes(dataset: Dataset, sizes: Mapping[str, int], seed: int) -> Dataset:
+    """So many rows of some splits."""
+    places = {}
+    for split, size in sizes.items():
+        count = len(getattr(dataset, split))
+        if size > count:
+            raise InputError(
+                f"data.{split}_rows: expected at most the {count} {split} rows that {dataset.name} has, "
+                f"got {size}; give fewer"
+            )
+        places[split] = np.sort(generator(seed).permutation(count)[:size])
+    return _taken(dataset, places, {f"{split}_rows": size for split, size in sizes.items()})
+
+
+def _taken(dataset: Dataset, places: Mapping[str, np.ndarray], record: dict[str, Any]) -> Dataset:
+    """Some rows of some splits, with their labels, sealed again."""
+    rows = {split: getattr(dataset, split)[chosen] for split, chosen in places.items()}
+    labels = dataset.labels and dataset.labels | {
+        split: dataset.labels[split][at] for split, at in places.items()
+    }
+    sealed = {split: checksum_of(array) for split, array in rows.items()}
+    split = dataset.split | record | {"checksums": dataset.split["checksums"] | sealed}
+    return replace(dataset, **rows, labels=labels, split=split)
+
+
+def checksum_of(rows: SplitRows) -> str:
+    """The sha256 of the bytes of rows."""
+    return rows.checksum if isinstance(rows, RowsInFile) else hashlib.sha256(rows.data).hexdigest()
+
+
+def average_of(rows: SplitRows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
+    """The mean over rows of a function of them.
+
+    >>> average_of(np.array([[0, 1], [1, 1]], np.uint8)).tolist()
+    [0.5, 1.0]
+    """
+    if isinstance(rows, RowsInFile):
+        return rows.average(of)
+    found: np.ndarray = of(rows).mean(axis=0, dtype=float)
+    return found

@@ -70,21 +70,4 @@ class RowsInFile:
         return np.array(self.told(total)) / len(self)
 
 
-DataRows = np.ndarray | RowsInFile
-
-
-def checksum_of(rows: DataRows) -> str:
-    """The sha256 of the bytes of rows."""
-    return rows.checksum if isinstance(rows, RowsInFile) else hashlib.sha256(rows.data).hexdigest()
-
-
-def average_of(rows: DataRows, of: Callable[[np.ndarray], np.ndarray] = lambda block: block) -> np.ndarray:
-    """The mean over rows of a function of them.
-
-    >>> average_of(np.array([[0, 1], [1, 1]], np.uint8)).tolist()
-    [0.5, 1.0]
-    """
-    if isinstance(rows, RowsInFile):
-        return rows.average(of)
-    found: np.ndarray = of(rows).mean(axis=0, dtype=float)
-    return found
+SplitRows = np.ndarray | RowsInFile

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from natgrad.data.in_file import DataRows, RowsInFile
+from natgrad.data.in_file import RowsInFile, SplitRows
 from natgrad.errors import InputError
 
 SPLITS = ("train", "valid", "test")
@@ -70,12 +70,12 @@ def tenths(count: int) -> tuple[int, int, int]:
     return count - 2 * tenth, tenth, tenth
 
 
-def published(rows: Mapping[str, DataRows], labels: Mapping[str, np.ndarray] | None = None) -> Parts:
+def published(rows: Mapping[str, SplitRows], labels: Mapping[str, np.ndarray] | None = None) -> Parts:
     """The source's own splits."""
     return Parts(dict(rows), dict(labels) if labels else None, {"kind": "published"})
 
 
-def apart(rows: DataRows, indices: Indices) -> Sequence[DataRows]:
+def apart(rows: SplitRows, indices: Indices) -> Sequence[SplitRows]:
     """The parts of an array, which hold all its rows; these move within it, if it may be written.
 
     >>> [part.tolist() for part in apart(np.array([[0], [1], [2]]), (np.array([2, 0]), np.array([1])))]
@@ -94,7 +94,7 @@ def apart(rows: DataRows, indices: Indices) -> Sequence[DataRows]:
     return np.split(rows, ends)
 
 
-def drawn(rows: DataRows, labels: np.ndarray | None, indices: Indices, seed: int, how: str) -> Parts:
+def drawn(rows: SplitRows, labels: np.ndarray | None, indices: Indices, seed: int, how: str) -> Parts:
     """All three splits taken out of one array, which is theirs from then on."""
     parts = dict(zip(SPLITS, apart(rows, indices), strict=True))
     marks = None if labels is None else {s: labels[i] for s, i in zip(SPLITS, indices, strict=True)}
@@ -102,7 +102,7 @@ def drawn(rows: DataRows, labels: np.ndarray | None, indices: Indices, seed: int
 
 
 def carved(
-    rows: Mapping[str, DataRows],
+    rows: Mapping[str, SplitRows],
     labels: Mapping[str, np.ndarray] | None,
     seed: int,
     *,
@@ -122,7 +122,7 @@ def carved(
     return Parts(parts, marks, seeded(parts, seed, f"{target} drawn from {source}"))
 
 
-def seeded(parts: Mapping[str, DataRows], seed: int, how: str) -> dict[str, Any]:
+def seeded(parts: Mapping[str, SplitRows], seed: int, how: str) -> dict[str, Any]:
     """The record of a split made here."""
     return {"kind": "seeded", "seed": seed, "sizes": [len(parts[name]) for name in SPLITS], "how": how}
 

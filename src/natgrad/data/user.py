@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natgrad.data import coding, splits
-from natgrad.data.in_file import DataRows, Told
+from natgrad.data.in_file import SplitRows, Told
 from natgrad.data.splits import SPLITS, Parts
 from natgrad.data.table import open_csv
 from natgrad.data.unread import Unread, open_npy, open_npz
@@ -151,7 +151,7 @@ def check_memory(
         )
 
 
-def with_all_splits(rows: dict[str, DataRows], labels: dict[str, np.ndarray] | None, seed: int) -> Parts:
+def with_all_splits(rows: dict[str, SplitRows], labels: dict[str, np.ndarray] | None, seed: int) -> Parts:
     """Three splits out of those the file has."""
     missing = [name for name in SPLITS if name not in rows]
     if not missing:

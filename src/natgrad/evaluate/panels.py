@@ -6,8 +6,8 @@ import numpy as np
 
 from natgrad.core import Panel, PointMap, Sheet
 from natgrad.data import Dataset
+from natgrad.data.batches import means_of, order_of
 from natgrad.errors import InputError
-from natgrad.evaluate.held_out import means_of, order_of
 
 PAIRS, _COLUMNS = 20, 10
 _LARGEST = 4096  # values of a row beyond which it is not drawn

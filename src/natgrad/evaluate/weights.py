@@ -7,23 +7,28 @@ Nothing here knows what the weights are weights of. They are added up as they ar
 every row at a time, so any number fits into memory. The variance is the delta method's, which is far too
 small where weights that were not drawn would have decided the mean. So the largest weights are kept, and a
 generalized Pareto distribution is fitted to them [psis]: from the shape k = 1/2 on weights have no variance,
-and above 0.7 no affordable number of samples makes up for it.
+and above 0.7 no affordable number of samples makes up for it. Rows and samples are taken in portions that the
+memory holds.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from natgrad.devices import everywhere, has_mesh
+from natgrad.errors import InputError
 
 HEAVY = 0.7  # shapes above it make an estimate useless [psis]
 FEWEST = 25  # weights in a tail, below which its shape is not estimated
 FEW = 10  # effective samples of a row, below which the delta method is not reliable
 SAME = 1e-3  # relative: weights this close may be one weight, rounded differently
 SPACE = 4  # weights are collected until they are so many times those kept; then the largest are selected
+ROWS, DRAWS = 32, 2048  # at a time, at most: more leave the cache, and take twice the time
 
 LogWeights = Float[Array, "row sample"]
 
@@ -193,3 +198,51 @@ def generalized_pareto(values: Float[np.ndarray, " number"]) -> float:
     likelihoods = number * (np.log(-grid / shapes) - shapes - 1)
     weights = np.exp(likelihoods - likelihoods.max())
     return float(np.log1p(-(grid @ weights / weights.sum()) * ordered).mean())
+
+
+PortionSums = Callable[[PRNGKeyArray, Float[Array, "visible row"]], Running]
+
+
+def portion_sizes(numbers: int, total: int, samples: int, memory_mb: float) -> tuple[int, int]:
+    """Rows and samples at a time: what a processor's cache holds, and no more than fits the memory.
+
+    `numbers` is how many a draw stores, `total` how many rows there are.
+    """
+    if not memory_mb > 0:
+        raise InputError(f"memory_mb: expected a number greater than 0, got {memory_mb}")
+    room = max(1, int(memory_mb * 2**20 / (4 * 4 * numbers)))
+    rows = min(total, max(1, room // min(samples, 64)), ROWS)
+    return rows, max(1, min(samples, room // rows, DRAWS // rows))
+
+
+def over_rows(
+    estimate: PortionSums, key: PRNGKeyArray, visible: Float[Array, "visible row"], rows: int, samples: int
+) -> RowStatistics:
+    """What the weights of all rows tell, `rows` of them at a time, each portion with a key of its own."""
+    return row_statistics(in_portions(estimate, key, visible, rows, axis=1), samples)
+
+
+def in_portions(
+    function: Callable[[PRNGKeyArray, Array], Any],
+    key: PRNGKeyArray,
+    rows: Array,
+    size: int,
+    *,
+    axis: int = 0,
+) -> Any:
+    """A function of (key, rows) on all rows, `size` at a time: its arrays [row, ...] joined, as NumPy's.
+
+    Portions are always as large: one compilation serves, whatever the number of rows.
+    """
+    total, found = rows.shape[axis], []
+    whole = everywhere if has_mesh() else lambda tree: tree
+    for start in range(0, total, size):
+        own = _folded(key, np.uint32(start))
+        places = np.arange(start, start + size) % total  # the last portion is filled up, then cut
+        portion = rows if size == total else _taken(rows, places, axis)
+        found.append(jax.tree.map(np.asarray, whole(function(own, portion))))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+
+
+_folded = jax.jit(jax.random.fold_in)
+_taken = jax.jit(lambda rows, places, axis: jnp.take(rows, places, axis), static_argnums=2)

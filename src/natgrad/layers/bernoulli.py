@@ -86,20 +86,22 @@ def log_prob(logit: Values, on: Values, *, reuse: bool = False) -> Float[Array, 
     """
     shape = jnp.broadcast_shapes(logit.shape, on.shape)[1:]
     wide, values = flat(repeated(logit, shape[1])), flat(repeated(on, shape[1]))
-    linear = _folded(jnp.add, lambda a, y: y * a - jnp.maximum(a, 0), wide, values)
-    return _difference(linear, jnp.log(_products(logit, reuse)), shape, logit.shape[1:])
+    slices = _slices(len(logit))
+    linear = _folded(slices, jnp.add, lambda a, y: y * a - jnp.maximum(a, 0), wide, values)
+    return _difference(linear, jnp.log(_products(slices, logit, reuse)), shape, logit.shape[1:])
 
 
 def log_ratio(logit: Values, other: Values, on: Values, *, reuse: bool = False) -> Float[Array, "row sample"]:
     """The log-probability of a layer's values with some logits, less that with others, in one go."""
-    shape = on.shape[1:]
+    shape, slices = on.shape[1:], _slices(len(logit))
     wide, against, values = flat(repeated(logit, shape[1])), flat(repeated(other, shape[1])), flat(on)
     term = lambda a, b, y: y * (a - b) - jnp.maximum(a, 0) + jnp.maximum(b, 0)  # noqa: E731
-    linear = _folded(jnp.add, term, wide, against, values)
+    linear = _folded(slices, jnp.add, term, wide, against, values)
+    above, below = _products(slices, logit, reuse), _products(slices, other, reuse)
     if logit.shape == other.shape:
-        return _difference(linear, jnp.log(_products(logit, reuse) / _products(other, reuse)), shape, shape)
-    more = _total(jnp.log(_products(other, reuse))).reshape(other.shape[1:])
-    return _difference(linear, jnp.log(_products(logit, reuse)), shape, logit.shape[1:]) + more
+        return _difference(linear, jnp.log(above / below), shape, shape)
+    more = _total(jnp.log(below)).reshape(other.shape[1:])
+    return _difference(linear, jnp.log(above), shape, logit.shape[1:]) + more
 
 
 def _difference(
@@ -114,27 +116,34 @@ def _difference(
     return _total(linear).reshape(shape) - _total(logs).reshape(narrow)
 
 
-def _products(logit: Values, reuse: bool) -> Float[Array, "side draw"]:
+def _products(slices: int, logit: Values, reuse: bool) -> Float[Array, "side draw"]:
     """Products of 1 + exp(-abs a), in [1, 2], of up to fifteen units: a logarithm of each is enough."""
     if reuse:
-        return 1 / _folded(jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
-    return _folded(jnp.multiply, lambda a: 1 + _tail(a), flat(logit))
+        return 1 / _folded(slices, jnp.multiply, lambda p: jnp.maximum(p, 1 - p), probability(flat(logit)))
+    return _folded(slices, jnp.multiply, lambda a: 1 + _tail(a), flat(logit))
+
+
+def _slices(units: int) -> int:
+    """How many equal slices make up so many units: at most fifteen.
+
+    Slices of other lengths are not vectorized: of a prime number of units each stays alone. So does each
+    where devices split the units: slices would have to be sent.
+    """
+    return max(count for count in range(1, 16) if units % count == 0) if parts("units") == 1 else 1
 
 
 def _folded(
+    slices: int,
     operation: Callable[[Array, Array], Array],
     term: Callable[..., Array],
     *arrays: Float[Array, "unit draw"],
 ) -> Float[Array, "side draw"]:
-    """Terms of up to fifteen units combined, in passing: no term is ever stored.
+    """Terms of all slices of the units combined, in passing: no term is ever stored.
 
-    Slices are of equal length, since others are not vectorized: of a prime number of units each stays alone.
-    So does each where devices split the units: slices would have to be sent.
     Tracing is most of a second start, so a term is traced once for all slices.
     """
     units = arrays[0].shape[0]
-    number = max(count for count in range(1, 16) if units % count == 0) if parts("units") == 1 else 1
-    side = units // number
+    side = units // slices
     once = jax.jit(term, inline=True)
     cut = jax.lax.slice_in_dim
     terms = [once(*(cut(array, at, at + side) for array in arrays)) for at in range(0, units, side)]

@@ -9,6 +9,7 @@ times the row's weight. A metric knows nothing of damping or of solvers.
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -45,6 +46,11 @@ class UnitBlocks:
     def gather(self, rows: Float[Array, "out row"]) -> Layer:
         """The transpose of `responses`: sum over rows of rows_jr u_r."""
         return Layer(rows @ self.inputs.T, rows.sum(axis=1))
+
+    def gram(self) -> Float[Array, "row row"]:
+        """U^T U, shared by all units."""
+        turned = jax.lax.optimization_barrier(self.inputs.T)  # a product of stored matrices is faster
+        return turned @ self.inputs + 1
 
     def mv(self, vector: Layer) -> Layer:
         """F v for every unit."""

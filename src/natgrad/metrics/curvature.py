@@ -240,9 +240,8 @@ def of_scores(task: Task, samples: int) -> Form:
     """M = (1/samples) sum_k s_k s_k^T, s_k the score at target k of [row, sample, ...]."""
 
     def scores(r: Array, t: Any) -> Array:
-        return jax.vmap(jax.grad(lambda at, target: task.output.log_prob(at, target).sum()), (None, 1), 1)(
-            r, t
-        )
+        score = jax.grad(lambda at, target: task.output.log_prob(at, target).sum())
+        return jax.vmap(score, (None, 1), 1)(r, t)
 
     def product(r: Array, t: Any, v: Array) -> Array:
         s = scores(r, t)
@@ -284,8 +283,7 @@ def linearized(task: Task, parameters: Model, inputs: Any) -> tuple[Array, Calla
 
 def _rooted(form: Form, output: Output) -> Form:
     """With the root of the output's Fisher, where it has one."""
-    root = output.root
-    if root is None:
+    if (root := output.root) is None:
         return form
     return form._replace(
         root=lambda r, _, w: root(r, w.reshape(r.shape)), rank=lambda r, _: r.size // r.shape[0]

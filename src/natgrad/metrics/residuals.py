@@ -5,7 +5,8 @@
 
 For Gaussian targets F is the Fisher metric. Where every row of the residuals depends on its own row of the
 batch only, and the batch is laid out as they are, R is made by one reverse pass for each row (`by_row`);
-without that, by a pass over everything for each parameter or each residual, whichever are fewer.
+without that, by a pass over everything for each parameter or each residual, whichever are fewer. By rows R
+takes about as long as the gradient: gradient and products are then made from it, where it fits in memory.
 """
 
 from collections.abc import Callable
@@ -26,13 +27,21 @@ from natgrad.tree import pytree, static
 
 Residuals = Callable[[Model, Batch], Any]
 _Rows = Float[Array, "sample parameter"]
+LARGEST_MB = 512.0  # of R, where products are made from it
 
 
 class Squares(NamedTuple):
-    """A sum of squares: (parameters, batch) -> rho, and (parameters, batch) -> R."""
+    """A sum of squares: (parameters, batch) -> rho, and (parameters, batch) -> R, made row by row or not."""
 
     stacked: Callable[[Model, Batch], Float[Array, " sample"]]
     rows: Callable[[Model, Batch], _Rows]
+    by_row: bool = False
+
+    def has_cheap_rows(self, parameters: Model, batch: Batch) -> bool:
+        """Whether R takes no longer than a gradient, and fits in memory."""
+        rho = jax.eval_shape(self.stacked, parameters, batch)
+        size = rho.size * sum(leaf.size for leaf in jax.tree.leaves(parameters))
+        return self.by_row and size * rho.dtype.itemsize <= LARGEST_MB * 2**20
 
 
 def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -> Squares:
@@ -52,7 +61,7 @@ def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -
         parts = [s * part for s, part in zip(scales, _row_by_row(residuals, parameters, batch), strict=True)]
         return jnp.concatenate(parts)
 
-    return Squares(stacked, rows)
+    return Squares(stacked, rows, by_row=True)
 
 
 def half_square(problem: Squares) -> Objective:
@@ -65,8 +74,10 @@ def half_square(problem: Squares) -> Objective:
     def estimate(key: PRNGKeyArray, model: Model, batch: Batch) -> Estimate:
         del key
         check_parameters(model)
-        loss, gradient = jax.value_and_grad(value)(model, batch)
-        return Estimate(loss, gradient, batch, {})
+        if not problem.has_cheap_rows(model, batch):
+            return Estimate(*jax.value_and_grad(value)(model, batch), batch, {})
+        rho, unravel = problem.stacked(model, batch), ravel_pytree(model)[1]
+        return Estimate(0.5 * rho @ rho, unravel(problem.rows(model, batch).T @ rho), batch, {})
 
     return stateless(estimate, value)
 
@@ -93,10 +104,8 @@ class ResidualCurvature:
     problem: Squares = static()
 
     def bind(self) -> Product:
-        """Products, linearized once, when the first is asked for."""
-        linear = cache(lambda: jax.linearize(self._rho, self.parameters)[1])
-        transposed = cache(lambda: jax.linear_transpose(linear(), self.parameters))
-        push, pull = lambda v: linear()(v), lambda w: transposed()(w)[0]
+        """Products with R, or, where that is not cheap, linearized once, when the first is asked for."""
+        push, pull = self._by_rows() if self._cheap() else self._linearized()
         samples = jax.eval_shape(self._rho, self.parameters).size
         return Product(lambda v: pull(push(v)), None, push, pull, self._gram, samples, rows=self.factor_rows)
 
@@ -120,7 +129,22 @@ class ResidualCurvature:
             return jax.jvp(self._rho, (at,), (vector,))[1]
 
         second = jax.jvp(slope, (self.parameters,), (vector,))[1]
-        return jax.vjp(self._rho, self.parameters)[1](second)[0]
+        pull = self.bind().pull
+        assert pull is not None
+        return pull(second)
+
+    def _cheap(self) -> bool:
+        return self.problem.has_cheap_rows(self.parameters, self.batch)
+
+    def _by_rows(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
+        """v -> R v and w -> R^T w, from R; equal programs are one, so it is made once in a step."""
+        rows, unravel = cache(self.factor_rows), ravel_pytree(self.parameters)[1]
+        return lambda v: rows() @ ravel_pytree(v)[0], lambda w: unravel(rows().T @ w)
+
+    def _linearized(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
+        linear = cache(lambda: jax.linearize(self._rho, self.parameters)[1])
+        transposed = cache(lambda: jax.linear_transpose(linear(), self.parameters))
+        return lambda v: linear()(v), lambda w: transposed()(w)[0]
 
     def _rho(self, parameters: Model) -> Array:
         return self.problem.stacked(parameters, self.batch)

@@ -16,11 +16,11 @@ from natgrad.records.notes import next_copy
 from natgrad.writing import write
 
 
-def keep_copy(place: Path, settings: Any, step: int, model: Any) -> None:
-    """Keep the model of a step, if that is asked for and one is due."""
+def keep_copy(place: Path, step: int, model: Any) -> None:
+    """Keep the model of a step, if one is due."""
     from safetensors.numpy import save as serialize
 
-    if not settings.evaluation.log_checkpoints or next_copy(step - 1) != step:
+    if next_copy(step - 1) != step:
         return
     copies = place / "models"
     arrays = states.arrays_by_name({"model": model}).items()

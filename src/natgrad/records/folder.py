@@ -6,16 +6,19 @@ samples.png        pictures of the model         gallery/       its pictures thr
 models/            copies of the model at steps 1, 2, 4, 8, ..., if asked for
 
 Whatever is replaced is replaced whole: written to a temporary name, forced to the disk, renamed. Only
-the trace grows in place; rows that a kill left behind its saved state are cut off on resuming.
+the trace grows in place; rows that a kill left behind its saved state are cut off on resuming. One process
+writes a run at a time: the lock is the operating system's, on an open file, and ends with the process.
 """
 
+import fcntl
 import io
 import json
 import math
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +26,7 @@ from natgrad import config
 from natgrad.errors import InputError
 from natgrad.writing import extend, open_regular, write
 
+_TRIES = 5  # to take the lock, a tenth of a second apart
 _LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
 
 
@@ -62,10 +66,17 @@ def create(out: str | Path | None, settings: config.Config) -> Path:
     return folder
 
 
-def discard_unrecorded(folder: Path) -> None:
-    """Remove a run that failed before its first record: there is nothing in it to keep."""
-    if not (folder / "trace.jsonl").exists():
-        shutil.rmtree(folder, ignore_errors=True)
+@contextmanager
+def new_run(out: str | Path | None, settings: config.Config) -> Iterator[Path]:
+    """The folder of a new run, held for writing; one that fails before its first record is removed."""
+    folder = create(out, settings)
+    with held(folder):
+        try:
+            yield folder
+        except BaseException:
+            if not (folder / "trace.jsonl").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def open_run(folder: str | Path) -> tuple[Path, config.Config]:
@@ -182,3 +193,46 @@ def unused_folder(settings: config.Config) -> Path:
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1
     return Path("runs") / f"{stem}-{number}"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a run for writing, or refuse if another process does."""
+    with writing(folder):
+        (folder / "state").mkdir(exist_ok=True)
+        handle = os.open(folder / "state" / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        _take(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int, folder: Path) -> None:
+    try:
+        for _ in range(_TRIES):
+            with suppress(BlockingIOError):
+                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            time.sleep(0.1)  # someone may only be looking whether the run is locked
+        raise InputError(f"another process is training {folder}; wait for it, or stop it, and resume then")
+    except OSError as error:
+        raise InputError(
+            f"cannot lock {folder} ({error.strerror}); put the run on a disk that knows file locks"
+        ) from None
+
+
+def locked(place: Path) -> bool:
+    """Whether a process holds the run's lock at this moment."""
+    try:
+        handle = os.open(place / "state" / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False

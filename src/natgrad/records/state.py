@@ -195,7 +195,7 @@ def _array(arrays: Any, name: str, expected: np.dtype, folder: Path) -> Any:
             f"the state in {folder} holds {got} where {expected} is used now; "
             "set JAX_ENABLE_X64 as it was in training"
         )
-    return jax.device_put(array)
+    return jax.block_until_ready(jax.device_put(array))  # one array after the other, not all in two copies
 
 
 def _names(template: Any) -> list[str]:

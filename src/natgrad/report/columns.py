@@ -53,19 +53,20 @@ def headline(kind: str, row: _Row) -> Column | None:
     return None if spec is None else described_column(spec.headline_of(row), described([kind]))
 
 
-def on_validation(column: Column, kind: str) -> Column:
+def on_validation(column: Column, known: Mapping[str, Column]) -> Column:
     """The same figure on validation data, where a column is of test data.
 
-    >>> on_validation(Column("test_ll", "test LL"), "helmholtz").title
+    >>> on_validation(Column("test_ll", "test LL"), described(["helmholtz"])).title
     'valid LL'
     """
     name = column.name.replace("test_", "valid_", 1) if column.name.startswith("test_") else column.name
-    return column if name == column.name else described_column(name, described([kind]))
+    return column if name == column.name else described_column(name, known)
 
 
 def validation_figures(kind: str, row: _Row) -> list[Column]:
     """What a row says of held-out rows while a model trains: no test figures, the reported one first."""
-    shown = [on_validation(column, kind) for column in final(kind, row)[0]]
+    known = described([kind])
+    shown = [on_validation(column, known) for column in final(kind, row)[0]]
     return [column for column in dict.fromkeys(shown) if row.get(column.name) is not None]
 
 
@@ -77,7 +78,8 @@ def criterion(kind: str) -> Column:
 
 def final(kind: str, row: _Row) -> tuple[list[Column], list[Column]]:
     """The columns of a kind's final figures: its own, its headline first, and those that all kinds have."""
-    shared, known, first = {column.name for column in COLUMNS}, described([kind]), headline(kind, row)
+    shared, known, spec = {column.name for column in COLUMNS}, described([kind]), spec_if_known(kind)
+    first = None if spec is None else described_column(spec.headline_of(row), known)
     wanted = [each for each in known.values() if (each.final or each.name == LOSS) and each != first]
     own = [each for each in wanted if each.name not in shared]
     rest = [each for each in wanted if each.name in shared and each.name not in (*AXES, REFUSED)]

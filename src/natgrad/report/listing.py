@@ -65,7 +65,7 @@ def _figures(record: Record) -> dict[str, Any]:
     last, used, config = record.last, record.used, record.config
     kind = config.model.kind
     headline, criterion = columns.headline(kind, used), columns.criterion(kind)
-    valid = criterion if headline is None else columns.on_validation(headline, kind)
+    valid = criterion if headline is None else columns.on_validation(headline, columns.described([kind]))
     return {
         "data": config.data.name,
         "binarize": _binarization(config.data),

@@ -11,7 +11,7 @@ from typing import Any
 
 from natgrad.config import Config
 from natgrad.records import folder as folders
-from natgrad.records.lock import locked
+from natgrad.records.folder import locked
 from natgrad.report import columns
 from natgrad.writing import read_regular
 

@@ -20,10 +20,10 @@ def by_refresh(refresh: int, iterations: int) -> Choice:
     (docs/performance.md), and inverses would cost more to read at every step than conjugate gradients. Dense
     blocks (averages) can only be inverted.
     """
-    usual, dense = unit_conjugate_gradient(iterations) if refresh == 1 else shared(), direct()
+    usual = unit_conjugate_gradient(iterations) if refresh == 1 else shared()
 
     def choose(blocks: Blocks) -> UnitSolver:
-        return usual if isinstance(blocks, UnitBlocks) else dense
+        return usual if isinstance(blocks, UnitBlocks) else direct()
 
     return choose
 

@@ -10,12 +10,11 @@ factor holds out x rows^2 numbers.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natgrad.layers.bernoulli import Layer
-from natgrad.metrics.blocks import Blocks, UnitBlocks
+from natgrad.metrics.blocks import Blocks
 from natgrad.solvers.direct import inverse
 from natgrad.solvers.units import LayerSystem, UnitDamping, UnitSolver, needs_rows, one_by_one
 
@@ -32,17 +31,11 @@ def dual() -> UnitSolver:
     return UnitSolver("dual", True, True, _prepare, one_by_one(_solve))
 
 
-def gram(blocks: UnitBlocks) -> Float[Array, "row row"]:
-    """U^T U, shared by all units."""
-    turned = jax.lax.optimization_barrier(blocks.inputs.T)  # a product of stored matrices is faster
-    return turned @ blocks.inputs + 1
-
-
 def _prepare(blocks: Blocks, damping: UnitDamping) -> DualFactor:
     rows = needs_rows(blocks, "dual")
     root = jnp.sqrt(rows.curvature)
     identity = jnp.eye(root.shape[1], dtype=root.dtype)
-    matrices = root[:, :, None] * gram(rows) * root[:, None, :] + damping[:, None, None] * identity
+    matrices = root[:, :, None] * rows.gram() * root[:, None, :] + damping[:, None, None] * identity
     return DualFactor(root, inverse(matrices))
 
 

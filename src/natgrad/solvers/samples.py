@@ -22,7 +22,6 @@ from jaxtyping import Array, Float
 from natgrad.devices import by_first_axis, parts, placed
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import UnitBlocks
-from natgrad.solvers.dual import gram
 from natgrad.solvers.units import LayerSolution, LayerSystem, needs_rows
 
 UNROLLED = 16  # iterations that are written out: hundreds would compile for minutes
@@ -56,15 +55,16 @@ def solve_in_samples(
 
     Their curvature comes for nothing: R^T x = s + r / a, with r what the iteration leaves in sample space.
     """
-    units = [gradient.bias.size for gradient in gradients]
+    units, devices = [gradient.bias.size for gradient in gradients], parts("units")
     blocks = [*map(needs_rows, [system.blocks for system in systems], itertools.repeat("cg"))]
-    tiles = _cut(systems, blocks)
-    bias = _tiled([gradient.bias for gradient in gradients], 0)
-    seen = _tiled([g.weight @ rows.inputs for rows, g in zip(blocks, gradients, strict=True)], 0)
+    tiles = _cut(systems, blocks, devices)
+    bias = _tiled([gradient.bias for gradient in gradients], 0, devices)
+    seen = _tiled([g.weight @ rows.inputs for rows, g in zip(blocks, gradients, strict=True)], 0, devices)
     end = _iterated(tiles, tiles.root * (seen + bias[..., None]), iterations)
     found = tiles.root * end.solution  # sqrt(Q) s
-    rows, biases = _untiled(found, units), _untiled((bias - found.sum(axis=2)) / tiles.damping, units)
-    lengths = _untiled(_squared(end.solution + end.residual / tiles.damping[..., None]), units)
+    squares = _squared(end.solution + end.residual / tiles.damping[..., None])
+    untiled = [found, (bias - found.sum(axis=2)) / tiles.damping, squares]
+    rows, biases, lengths = (_untiled(each, units, devices) for each in untiled)
 
     def lifted(number: int) -> LayerSolution:
         system, gradient = systems[number], gradients[number]
@@ -75,43 +75,44 @@ def solve_in_samples(
     return [lifted(number) for number in range(len(systems))]
 
 
-def _cut(systems: Sequence[LayerSystem], blocks: Sequence[UnitBlocks]) -> Tiles:
-    counts = [_tiles(len(rows.curvature)) for rows in blocks]
-    grams = itertools.starmap(itertools.repeat, zip(map(gram, blocks), counts, strict=True))
-    root = jnp.sqrt(_tiled([rows.curvature for rows in blocks], 0))
-    damping = _tiled([system.damping for system in systems], 1)
+def _cut(systems: Sequence[LayerSystem], blocks: Sequence[UnitBlocks], devices: int) -> Tiles:
+    counts = [_tiles(len(rows.curvature), devices) for rows in blocks]
+    grams = itertools.starmap(itertools.repeat, zip([rows.gram() for rows in blocks], counts, strict=True))
+    root = jnp.sqrt(_tiled([rows.curvature for rows in blocks], 0, devices))
+    damping = _tiled([system.damping for system in systems], 1, devices)
     own = jnp.stack([*itertools.chain(*grams)])
-    every = own if parts("units") == 1 else _on_every_device(own)
+    every = own if devices == 1 else _on_every_device(own, devices)
     return Tiles(every, root, damping)
 
 
-def _on_every_device(tiles: Float[Array, "tile row row"]) -> Float[Array, "every row row"]:
+def _on_every_device(tiles: Float[Array, "tile row row"], devices: int) -> Float[Array, "every row row"]:
     """The same tiles for every device that splits units."""
     whole = placed(tiles, *(None,) * tiles.ndim)
-    copies = jnp.broadcast_to(whole, (parts("units"), *whole.shape))
+    copies = jnp.broadcast_to(whole, (devices, *whole.shape))
     return by_first_axis(by_first_axis(copies, "units").reshape(-1, *whole.shape[1:]), "units")
 
 
-def _share(units: int) -> int:
+def _share(units: int, devices: int) -> int:
     """The units of a layer that a device has, at most."""
-    return -(-units // parts("units"))
+    return -(-units // devices)
 
 
-def _tiles(units: int) -> int:
+def _tiles(units: int, devices: int) -> int:
     """The tiles of a layer on a device."""
-    return -(-_share(units) // TILE)
+    return -(-_share(units, devices) // TILE)
 
 
-def _tiled(layers: Sequence[Array], filling: float) -> Array:
+def _tiled(layers: Sequence[Array], filling: float, devices: int) -> Array:
     """Layers below each other, each filled up to whole tiles; device by device, where several split units."""
-    if (devices := parts("units")) == 1:
-        pieces = [piece for layer in layers for piece in _filled(layer, TILE * _tiles(len(layer)), filling)]
+    if devices == 1:
+        filled = [_filled(layer, TILE * _tiles(len(layer), 1), filling) for layer in layers]
+        pieces = [*itertools.chain(*filled)]
         return jnp.concatenate(pieces).reshape(-1, TILE, *layers[0].shape[1:])
     shares = []
     for layer in layers:
-        whole = jnp.concatenate(_filled(layer, devices * _share(len(layer)), filling))
+        whole = jnp.concatenate(_filled(layer, devices * _share(len(layer), devices), filling))
         own = by_first_axis(whole.reshape(devices, -1, *layer.shape[1:]), "units")
-        missing = TILE * _tiles(len(layer)) - own.shape[1]
+        missing = TILE * _tiles(len(layer), devices) - own.shape[1]
         shares += [own, jnp.full((devices, missing, *layer.shape[1:]), filling, layer.dtype)]
     side_by_side = by_first_axis(jnp.concatenate(shares, axis=1), "units")
     return by_first_axis(side_by_side.reshape(-1, TILE, *layers[0].shape[1:]), "units")
@@ -121,15 +122,15 @@ def _filled(layer: Array, units: int, filling: float) -> list[Array]:
     return [layer, jnp.full((units - len(layer), *layer.shape[1:]), filling, layer.dtype)]
 
 
-def _untiled(tiles: Array, sizes: Sequence[int]) -> list[Array]:
+def _untiled(tiles: Array, sizes: Sequence[int], devices: int) -> list[Array]:
     """The layers again, from tiles of them."""
-    devices, rest = parts("units"), tiles.shape[2:]
+    rest = tiles.shape[2:]
     shares = tiles.reshape(devices, -1, *rest)
-    starts = itertools.accumulate((TILE * _tiles(size) for size in sizes), initial=0)
+    starts = itertools.accumulate((TILE * _tiles(size, devices) for size in sizes), initial=0)
     found = []
     for start, size in zip(starts, sizes, strict=False):
-        own = shares[:, start : start + _share(size)]
-        found.append(by_first_axis(own.reshape(-1, *rest)[:size], "units"))
+        own = shares[:, start : start + _share(size, devices)].reshape(-1, *rest)[:size]
+        found.append(own if devices == 1 else by_first_axis(own, "units"))
     return found
 
 

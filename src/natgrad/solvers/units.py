@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natgrad import tree
 from natgrad.core import DampingStrength, Factor, Model, Solution, Solver
-from natgrad.devices import by_first_axis
+from natgrad.devices import by_first_axis, has_mesh
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, UnitBlocks
 from natgrad.metrics.layered import LayeredFisher, nodes
@@ -76,7 +76,7 @@ def per_layer(choose: Choice) -> Solver:
     """The solver that a choice takes for every layer; parameters of their own are divided by their metric."""
 
     def prepare(operator: LayeredFisher, damping: DampingStrength, after: Any) -> tuple[LayerFactors, Any]:
-        operator = operator.placed()
+        operator = operator.placed() if has_mesh() else operator
         factors, damped = [], operator.damped(damping)
         for solver, (block, a) in zip(_chosen(choose, damped), damped, strict=True):
             found, after = ((), after) if solver is None else _prepared(solver, block, a, after)
@@ -84,6 +84,8 @@ def per_layer(choose: Choice) -> Solver:
         return place(LayerFactors(operator, damping, tuple(factors))), after
 
     def place(factor: LayerFactors) -> LayerFactors:
+        if not has_mesh():
+            return factor
         operator, chosen = factor.operator.placed(), _chosen(choose, factor.operator.damped(0.0))
         pairs = zip(chosen, factor.factors, strict=True)
         own = tuple(() if solver is None else solver.place(found) for solver, found in pairs)

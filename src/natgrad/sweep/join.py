@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from natgrad.records.folder import json_line
-from natgrad.records.lock import locked
+from natgrad.records.folder import json_line, locked
 from natgrad.sweep import record as records
 from natgrad.sweep.claims import joined, record_when_free, stoppable
 from natgrad.sweep.plan import Candidate, SweepPlan

@@ -1,6 +1,14 @@
-"""What cannot be trained, known before anything is compiled; and how many steps make a chunk."""
+"""What cannot be trained, known before anything is compiled; how many steps make a chunk; what hardly learns.
 
+A training that stays above the loss of a model that knows how often each value is one, and nothing of how
+values go together (`Problem.independent`), has learned less than that.
+"""
+
+import logging
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from natgrad.data import Dataset
 from natgrad.errors import InputError
@@ -9,6 +17,10 @@ from natgrad.records.notes import TrainingProgress, next_copy
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
 _STEPS = 2**31 - 1  # what a step counter holds
+ENOUGH_STEPS = 1000  # after which a training should know the means of its data
+ABOVE = 1.1  # times the loss of independent values: what is above is not noise
+
+_log = logging.getLogger(__name__)
 
 
 def check_training(settings: Any, dataset: Dataset) -> None:
@@ -26,16 +38,35 @@ def check_training(settings: Any, dataset: Dataset) -> None:
     registry.spec_of(settings.model.kind).check(settings, dataset)
 
 
-def check_weights(number: int, *, bytes_each: int = 4) -> None:
-    """Refuse a model with so many weights that they alone fill the memory."""
+def check_weights(number: int, *, flag: str = "--layers") -> None:
+    """Refuse a model with so many weights that they, a copy to return to and a gradient fill the memory."""
     from natgrad.devices import memory_bytes  # with JAX, which a sweep does without until it trains
 
-    needed, memory = bytes_each * number, memory_bytes()
+    needed, memory = 3 * 4 * number, memory_bytes()
     if needed > memory:
         raise InputError(
-            f"the weights of this model take {needed / 2**30:.3g} GB, this computer has "
-            f"{memory / 2**30:.3g} GB; make --layers smaller"
+            f"the weights of this model, a copy and a gradient take {needed / 2**30:.3g} GB, this computer "
+            f"has {memory / 2**30:.3g} GB; make {flag} smaller"
         )
+
+
+def size_hint(settings: Any, share: float) -> str:
+    """What to use in place of a step's rows, or samples of a row, where about such a share of them fits.
+
+    Memory grows with their product, and has a small part that does not: the numbers are a little less.
+    """
+    objective = getattr(settings, "objective", None)
+    taken = {"--batch-size": settings.training.batch_size, "--samples": getattr(objective, "samples", 0)}
+    if getattr(objective, "growth", ()):
+        del taken["--samples"]  # they change, and are others in this stage
+    fewer = {name: _two_digits(0.95 * share * number) for name, number in taken.items()}
+    return "".join(f"about {name} {number}, " for name, number in fewer.items() if number) + "or "
+
+
+def _two_digits(number: float) -> int:
+    """A number rounded down to two digits."""
+    unit = 10 ** max(len(str(int(number))) - 2, 0)
+    return int(number) // unit * unit
 
 
 def check_values(dataset: Dataset, *, gaussian: bool) -> None:
@@ -78,3 +109,42 @@ def is_over(at: TrainingProgress, settings: Any) -> bool:
 def learned(settings: Any, dataset: Dataset) -> int:
     """The training rows that an epoch goes through: all, or those that have labels."""
     return getattr(settings.data, "labeled", None) or len(dataset.train)
+
+
+def independent_loss(dataset: Dataset) -> float:
+    """-E log p(x) of independent units with the means of the training rows, in nats: the sum of entropies."""
+    return float(sum(_entropy(np.stack([dataset.means, 1 - dataset.means]))))
+
+
+def class_loss(labels: np.ndarray) -> float:
+    """-E log p(class) of the classes' frequencies, in nats."""
+    return float(_entropy(np.unique(labels, return_counts=True)[1] / len(labels)))
+
+
+def _entropy(shares: np.ndarray) -> np.ndarray:
+    """-sum p log p over the first axis, in nats."""
+    return -(shares * np.log(np.where(shares > 0, shares, 1))).sum(axis=0) + 0.0
+
+
+def note_doubt(place: Path, at: TrainingProgress, steps: int, independent: float) -> None:
+    """Say once, also of a training that is resumed, that it hardly learns."""
+    if not at.doubted and (said := learning_doubt(at, steps, independent)):
+        at.doubted = True
+        _log.warning("%s: %s", place, said)
+
+
+def learning_doubt(at: TrainingProgress, steps: int, independent: float) -> str:
+    """What a user should know of a training that has learned next to nothing; else empty.
+
+    >>> learning_doubt(TrainingProgress(lowest=308.0), 1562, 206.4)[:63]
+    'after 1562 steps its loss is 308 at best, that of independent v'
+    >>> learning_doubt(TrainingProgress(lowest=208.0), 1562, 206.4)
+    ''
+    """
+    if steps < ENOUGH_STEPS or at.lowest <= ABOVE * independent:
+        return ""
+    return (
+        f"after {steps} steps its loss is {at.lowest:.4g} at best, that of independent values "
+        f"{independent:.4g}: it hardly learns; train again with a lower --learning-rate, or with "
+        "--optimizer.warmup 1000"
+    )

@@ -57,11 +57,29 @@ def is_sound(chunk: Course, limit: float) -> bool:
     return chunk.refused < 0.5 and chunk.mean <= limit and chunk.last <= limit
 
 
+def is_settled(found: Course, before: Course | None, steps: int) -> bool:
+    """Whether smaller steps leave a chunk's loss as it is: a step's loss is that of the state it begins from.
+
+    `before` is how the chunk went with larger steps. Refused steps are another thing: smaller ones may do.
+    """
+    return found.refused == 0 and (steps == 1 or found == before)
+
+
 def complaint(chunk: Course, lowest: float) -> str:
     """Why a chunk is not sound."""
     if chunk.refused >= 0.5:
         return f"{chunk.refused:.0%} of its steps were refused as not finite"
     return f"its loss rose to {max(chunk.mean, chunk.last):.6g}, from {lowest:.6g} at best"
+
+
+def verdict(step: int, divergences: int, rate: float | None) -> str:
+    """That a training is given up: cutting the rate so far did not help; or (None) it cannot help."""
+    if rate is None:
+        why = f"in the last step before step {step}, which no smaller step undoes; its state"
+    else:
+        why = f"{divergences} times, although the learning rate was cut to {rate:.3g}; its last good state"
+    advice = "train again with a lower --learning-rate or, for a natural method, a higher --damping"
+    return f"diverged {why}, of step {step}, is saved: {advice}"
 
 
 def totals_of(algorithm: Algorithm, info: Info) -> Totals:

@@ -62,10 +62,12 @@ def compiled(
     donate: tuple[int, ...] = (),
     key: Hashable = None,
     results: Any = None,
+    advice: Callable[[float], str] = lambda share: "",
 ) -> Callable[..., Any]:
     """A function compiled for arguments like these, to take that many steps; those donated become results.
 
     Functions with the same key are the same: for arguments of the same shapes one of them is compiled once.
+    `advice` says what to do where only such a share of what the program takes fits into memory.
     On a mesh arguments are laid out as they are, or as their shapes say, and so are results like `results`.
     """
     apart = steps >= LONG and jax.default_backend() == "cpu"
@@ -73,7 +75,7 @@ def compiled(
     def make() -> Callable[..., Any]:
         lowered = jax.jit(function, donate_argnums=donate, **_layout(arguments, results)).lower(*arguments)
         program: Any = _compile_apart(lowered) if apart else lowered.compile(compiler_options=WIDE)
-        check_program_memory(program.memory_analysis())
+        check_program_memory(program.memory_analysis(), advice)
         return program
 
     return make() if key is None else kept(("program", key, apart, donate), make, *arguments)
@@ -81,7 +83,8 @@ def compiled(
 
 def kept(key: Hashable, make: Callable[[], Any], *arguments: Any) -> Any:
     """What was made before for this key and arguments of these shapes, or is made now."""
-    whole = (key, _configured(), *_shapes(arguments))
+    mesh = jax.sharding.get_mesh() if has_mesh() else None
+    whole = (key, mesh, *_configured(), *_shapes(arguments, laid_out=mesh is not None))
     if whole in _programs:
         _programs.move_to_end(whole)
         return _programs[whole]
@@ -91,7 +94,7 @@ def kept(key: Hashable, make: Callable[[], Any], *arguments: Any) -> Any:
     return made
 
 
-def check_program_memory(facts: Any) -> None:
+def check_program_memory(facts: Any, advice: Callable[[float], str]) -> None:
     """Refuse a program that takes more memory than the computer has: the system would end the process."""
     if facts is None or jax.default_backend() != "cpu":
         return  # other devices say so themselves
@@ -99,7 +102,7 @@ def check_program_memory(facts: Any) -> None:
     if needed > there:
         raise InputError(
             f"a step takes {needed / 2**30:.3g} GB of memory, this computer has {there / 2**30:.3g} GB; use "
-            "a smaller --batch-size, fewer samples, or a smaller model"
+            f"{advice(there / needed)}a smaller model"
         )
 
 
@@ -116,23 +119,21 @@ def _layout(arguments: Any, results: Any) -> dict[str, Any]:
     return given if results is None else given | {"out_shardings": jax.tree.map(sharding_of, results)}
 
 
-def _shapes(arguments: Any) -> tuple[Any, ...]:
+def _shapes(arguments: Any, *, laid_out: bool) -> tuple[Any, ...]:
     leaves, structure = jax.tree.flatten(arguments)
-    return structure, *(
-        (jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf)), sharding_of(leaf)) for leaf in leaves
-    )
+    places = [*map(sharding_of, leaves)] if laid_out else []
+    return structure, *places, *((jax.numpy.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
 
 
-def _configured() -> tuple[Any, ...]:
-    """What else decides a program: precision, device, mesh, optimizations."""
+def _configured() -> tuple[str, ...]:
+    """What else decides a program: precision, device, optimizations."""
     names = (
         "jax_enable_x64",
         "jax_default_device",
         "jax_disable_most_optimizations",
         "jax_default_matmul_precision",
     )
-    mesh = jax.sharding.get_mesh() if has_mesh() else None
-    return mesh, *(str(jax.config.values[name]) for name in names)
+    return tuple(str(jax.config.values[name]) for name in names)
 
 
 @contextlib.contextmanager

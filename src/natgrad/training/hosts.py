@@ -17,8 +17,8 @@ import jax
 
 from natgrad import config
 from natgrad.errors import InputError
-from natgrad.records import folder, lock
-from natgrad.training.mesh import agreed
+from natgrad.records import folder
+from natgrad.training.mesh import agreed, is_first
 from natgrad.training.signals import Interrupted
 
 _LOOPBACK = ("127.", "localhost", "[::1]")
@@ -57,32 +57,18 @@ def connect(hosts: Hosts) -> None:
         ) from None
 
 
-def is_first() -> bool:
-    """Whether this is the process that writes the run."""
-    return jax.process_index() == 0
-
-
 @contextmanager
-def new_place(out: str | Path | None, settings: config.RunSettings) -> Iterator[Path]:
-    """The folder of a new run, held for writing; a process that does not write it gets another one."""
-    if not is_first():
-        with _aside() as place:
-            yield folder.create(place, settings)
-        return
-    place = folder.create(out, settings)
-    with lock.held(place):
-        try:
-            yield place
-        except BaseException:
-            folder.discard_unrecorded(place)
-            raise
+def other_place(settings: config.RunSettings) -> Iterator[Path]:
+    """The folder of a process that does not write the new run."""
+    with _aside() as place:
+        yield folder.create(place, settings)
 
 
 @contextmanager
 def old_place(place: Path) -> Iterator[Path]:
     """A run's folder, held for writing; for a process that does not write it, a copy of what it needs."""
     if is_first():
-        with lock.held(place):
+        with folder.held(place):
             yield place
         return
     with _aside() as copy:

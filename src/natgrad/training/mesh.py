@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from natgrad.data import Dataset, load_settings
 from natgrad.devices import everywhere, has_mesh, parts, placed
 from natgrad.errors import InputError
 
@@ -120,9 +121,19 @@ def by_one_device(function: Callable[[Any], Any], tree: Any) -> Any:
         return function(whole)
 
 
+def is_first() -> bool:
+    """Whether this is the process that writes the run."""
+    return jax.process_index() == 0
+
+
 def agreed(number: int) -> int:
     """The largest number that any process of the training has; a decision that all must take alike."""
     return number if jax.process_count() == 1 else int(_agreed(np.array([number], np.int32))[0])
+
+
+def own_data(settings: Any) -> Dataset:
+    """The data of a config; on several hosts each reads its own training rows, where the file allows it."""
+    return load_settings(settings.data, told_by_first if jax.process_count() > 1 else None)
 
 
 def told_by_first(make: Callable[[], Any]) -> Any:

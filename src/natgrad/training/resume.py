@@ -1,4 +1,4 @@
-"""Where a training begins: at step zero, or where a saved state left it.
+"""Where a training continues: where a saved state left it.
 
 A run continues from its newest good state. Two kinds of state are passed over: damaged ones, and the
 last of a training whose final evaluation a longer training would not have made (there the state
@@ -6,34 +6,23 @@ saved just before it serves). With other epochs than before, schedules keep thei
 """
 
 import logging
-import os
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 
 from natgrad import config
-from natgrad.data import Dataset, load_settings
+from natgrad.data import Dataset
 from natgrad.errors import InputError
 from natgrad.models import registry
 from natgrad.records import folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress
 from natgrad.training.checks import is_over, learned
-from natgrad.training.mesh import told_by_first
+from natgrad.training.mesh import own_data
 from natgrad.training.session import Session
 from natgrad.writing import write
 
 _log = logging.getLogger(__name__)
-
-
-def new_session(settings: config.RunSettings) -> Session:
-    """A session at step zero; a user's own file by its full path, so that the run is good from anywhere."""
-    name = Path(settings.data.name)
-    if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
-        whole = settings.data.model_copy(update={"name": str(name.resolve())})
-        settings = settings.model_copy(update={"data": whole})
-    return Session.begin(settings, dataset(settings))
 
 
 def saved(place: Path, epochs: int | None) -> Session | None:
@@ -41,7 +30,9 @@ def saved(place: Path, epochs: int | None) -> Session | None:
     before = folder.open_run(place)[1]
     settings = config.resolve({} if epochs is None else {"epochs": epochs}, place / "config.toml")
     if not states.manifests(place) and sum(1 for _ in folder.trace(place)) <= 1:
-        session = Session.begin(settings, dataset(settings))  # killed before its first state: nothing is lost
+        session = Session.begin(
+            settings, own_data(settings)
+        )  # killed before its first state: nothing is lost
     else:
         stored = _stored(place, settings)
         if is_over(stored.notes.progress, settings):
@@ -55,11 +46,6 @@ def saved(place: Path, epochs: int | None) -> Session | None:
         if session.settings != before:
             write(place / "config.toml", config.dump(session.settings))
     return session
-
-
-def dataset(settings: config.RunSettings) -> Dataset:
-    """The data of a config; on several hosts each reads its own training rows, where the file allows it."""
-    return load_settings(settings.data, told_by_first if jax.process_count() > 1 else None)
 
 
 def _stored(place: Path, settings: config.RunSettings) -> states.Stored:
@@ -80,7 +66,7 @@ def _stored(place: Path, settings: config.RunSettings) -> states.Stored:
 
 
 def _restored(stored: states.Stored, before: config.RunSettings, settings: config.RunSettings) -> Session:
-    found = dataset(settings)
+    found = own_data(settings)
     if stored.notes.checksums != found.split["checksums"]:
         raise InputError(
             f"the data {settings.data.name} are no longer those that {stored.folder} was trained on; "

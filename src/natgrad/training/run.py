@@ -1,5 +1,6 @@
 """Train a model into a run folder, and get a run back from its folder."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,17 @@ from pydantic import ValidationError
 
 from natgrad import config
 from natgrad.data.arrays import is_in_memory, saved_arrays
-from natgrad.devices import keep_programs
+from natgrad.devices import keep_programs, surroundings
 from natgrad.errors import InputError
 from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
 from natgrad.models import registry
-from natgrad.records import checkpoints, environment, folder
+from natgrad.records import checkpoints, folder
 from natgrad.records import state as states
 from natgrad.records.notes import Notes
 from natgrad.training import hosts, signals
-from natgrad.training import resume as beginnings
-from natgrad.training.mesh import by_one_device, on_mesh, shown_mesh
+from natgrad.training import resume as restored
+from natgrad.training.mesh import by_one_device, is_first, on_mesh, own_data, shown_mesh
 from natgrad.training.notebook import drawn_curves, run_html, run_text
 from natgrad.training.session import Session
 from natgrad.training.watcher import Together, Watcher, end_watch
@@ -116,13 +117,23 @@ def run_config(
 
     With `final` a second signal ends the process, whatever it is doing: for command lines.
     """
-    if hosts.is_first():
+    if is_first():
         folder.check_output_folder(out)
     _choose_device(settings.training.device, mesh)
     with on_mesh(mesh, settings.training.device):
-        session = beginnings.new_session(settings)
-        with hosts.new_place(out, session.settings) as place:
+        session = _new_session(settings)
+        own = session.settings
+        with folder.new_run(out, own) if is_first() else hosts.other_place(own) as place:
             return _go(session, place, watch, final=final)
+
+
+def _new_session(settings: config.RunSettings) -> Session:
+    """A session at step zero; a user's own file by its full path, so that the run is good from anywhere."""
+    name = Path(settings.data.name)
+    if os.path.isfile(name):  # which also takes a name too long for the system, unlike Path
+        whole = settings.data.model_copy(update={"name": str(name.resolve())})
+        settings = settings.model_copy(update={"data": whole})
+    return Session.begin(settings, own_data(settings))
 
 
 def resume(
@@ -162,7 +173,7 @@ def resume_run(
     place, settings = folder.open_run(run)
     _choose_device(settings.training.device, mesh)
     with on_mesh(mesh, settings.training.device), hosts.old_place(place) as held:
-        session = beginnings.saved(held, epochs)
+        session = restored.saved(held, epochs)
         if session is None:
             return load(held)
         hosts.check_same(session)
@@ -218,7 +229,7 @@ def _shape(spec: registry.Spec, notes: Notes, place: Path) -> Any:
 def _facts(session: Session) -> dict[str, Any]:
     """What a run ran on."""
     dataset = session.dataset
-    facts = environment.describe() | shown_mesh()
+    facts = surroundings() | shown_mesh()
     facts |= {"data": {"split": dataset.split, "rows": len(dataset.train)}}
     return facts | session.problem.facts(session.info)
 

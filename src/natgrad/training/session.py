@@ -11,12 +11,12 @@ import math
 import shlex
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from natgrad import tree
 from natgrad.core import Pace, State
 from natgrad.data import Dataset, batches
 from natgrad.devices import everywhere, keep_programs
@@ -26,15 +26,14 @@ from natgrad.models import registry
 from natgrad.records import checkpoints, folder, gallery
 from natgrad.records import state as states
 from natgrad.records.notes import Notes, TrainingProgress, final_summary
-from natgrad.training.best import Best, Saved, stored_best
-from natgrad.training.checks import check_training, chunk_end, is_over
-from natgrad.training.chunk import Totals, chunk, complaint, course, is_sound, no_totals
+from natgrad.training import chunk as chunks
+from natgrad.training.checks import check_training, chunk_end, is_over, learning_doubt, note_doubt, size_hint
 from natgrad.training.compile import compiled, numbers_of, program_key, without_numbers
-from natgrad.training.first import FirstState, laid_out
-from natgrad.training.learning import learning_doubt, note_doubt
 from natgrad.training.mesh import agreed, by_one_device, check_split, spread_rows
 from natgrad.training.signals import Interrupted, Stop
+from natgrad.training.states import Best, FirstState, Saved, laid_out, stored_best
 from natgrad.training.watcher import Watcher
+from natgrad.tree import copied, in_structure
 
 CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
@@ -62,7 +61,7 @@ class Session:
         self.compile_seconds, self.saved, self.summary = 0.0, time.monotonic(), dict[str, Any]()
         self.advance: Callable[..., Any]
         self.state: State
-        self.totals: Totals
+        self.totals: chunks.Totals
         self.best = Best()
         self.numbers: Any = numbers_of(settings) if self.problem.paced else ()
         self._enter(self._stage())
@@ -137,56 +136,56 @@ class Session:
         order, operations = self._order(epoch), self.problem.operations(self.problem.stages[self.stage][1])
         while at.epoch == epoch:
             start, end = at.position, chunk_end(self.settings, operations, at, self.per_epoch)
-            while not self._chunk(order, start, end):
-                self._cut(place)
+            before = None
+            while (found := self._chunk(order, start, end)) is not None:
+                self._cut(place, hopeless=chunks.is_settled(found, before, end - start))
+                before = found
             at.epoch, at.position = (epoch + 1, 0) if end == self.per_epoch else (epoch, end)
-            checkpoints.keep_copy(place, self.settings, self.steps, everywhere(self.state.used))
+            if self.settings.evaluation.log_checkpoints:
+                checkpoints.keep_copy(place, self.steps, everywhere(self.state.used))
             if watch is not None:
                 loss = float(self.totals.value) / max(int(self.totals.taken), 1)
                 watch.advanced(epoch * self.per_epoch + end, self.total, loss)
             self._heed(place, stop)
         note_doubt(place, at, self.steps, self.problem.independent)
 
-    def _chunk(self, order: jax.Array, start: int, end: int) -> bool:
-        """Take the steps of a chunk, and keep them if they are sound."""
+    def _chunk(self, order: jax.Array, start: int, end: int) -> chunks.Course | None:
+        """Take the steps of a chunk, and keep them if they are sound; else say how they went."""
         at, began = self.progress, time.perf_counter()
-        moving = tree.copied(self.state)  # steps work in place; this one stays to return to
+        moving = copied(self.state)  # steps work in place; this one stays to return to
         state, totals = self.advance(self.key_steps, moving, self.totals, self.rows, order, start, end)
         jax.block_until_ready(totals)
         at.seconds += time.perf_counter() - began
-        found = course(self.totals, totals)
-        if not is_sound(found, at.lowest + at.jump):
-            why = complaint(found, at.lowest)
+        found = chunks.course(self.totals, totals)
+        if not chunks.is_sound(found, at.lowest + at.jump):
+            why = chunks.complaint(found, at.lowest)
             _log.warning("the chunk after step %d of epoch %d is rejected: %s", self.steps, at.epoch + 1, why)
-            return False
+            return found
         self.state, self.totals, at.lowest = state, totals, min(at.lowest, found.mean)
         at.diverged = False
-        return True
+        return None
 
     def _look(self) -> None:
         """The loss of the model as it is, in its own unit, and by how much later ones may exceed it."""
-        at, copy = self.progress, tree.copied(self.state)
+        at, copy = self.progress, copied(self.state)
         _, seen = self.advance(self.key_steps, copy, self._nothing(), self.rows, self._order(0), 0, 1)
         loss = float(seen.last) if int(seen.taken) else math.inf
         at.lowest, at.jump = loss, max(abs(loss), self.problem.ignorance)
 
-    def _cut(self, place: Path) -> None:
+    def _cut(self, place: Path, *, hopeless: bool) -> None:
         """Continue from the state before a chunk that was not sound, with smaller steps; or give up."""
         at = self.progress
         at.divergences += 1
-        if at.divergences >= FAILURES:
+        if hopeless or at.divergences >= FAILURES:
             at.diverged = True
             self._save(place)
-            raise Diverged(
-                f"the training of {place} diverged {at.divergences} times, although the learning rate was "
-                f"cut to {self._rate(at.divergences - 1):.3g}; its last good state, of step {self.steps}, is "
-                "saved: train again with a lower --learning-rate or, for a natural method, a higher --damping"
-            )
+            cut = None if hopeless else self._rate(at.divergences - 1)
+            raise Diverged(f"the training of {place} {chunks.verdict(self.steps, at.divergences, cut)}")
         _log.warning(
             "continuing from step %d with the learning rate %.3g", self.steps, self._rate(at.divergences)
         )
         self._enter(self.stage)
-        self.state = tree.in_structure(self.shape, self.state)
+        self.state = in_structure(self.shape, self.state)
         self.advance = self._compile()
 
     def _rate(self, divergences: int) -> float:
@@ -196,7 +195,7 @@ class Session:
 
     def _compile(self) -> Callable[..., Any]:
         """The chunk of steps, compiled ahead so that its time is known apart; the state is donated to it."""
-        function = chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
+        function = chunks.chunk(self.algorithm, self.settings.training.batch_size, self.problem.draw)
         numbers, began = self.numbers, time.perf_counter()
 
         def advance(*given: Any) -> Any:
@@ -206,10 +205,9 @@ class Session:
             return found
 
         arguments = self.key_steps, self.shape, self.sums, self.rows, self._order(0), 0, 1, numbers
-        results = self.shape, self.sums
-        program = compiled(
-            advance, *arguments, steps=self.total, donate=(1,), key=self.key_program, results=results
-        )
+        known: dict[str, Any] = {"key": self.key_program, "results": (self.shape, self.sums)}
+        advice = partial(size_hint, self.settings)
+        program = compiled(advance, *arguments, steps=self.total, donate=(1,), advice=advice, **known)
         self.compile_seconds = time.perf_counter() - began
         return lambda *given: program(*given, numbers)
 
@@ -227,8 +225,8 @@ class Session:
         """The steps that are done."""
         return int(self.state.steps)
 
-    def _nothing(self) -> Totals:
-        return no_totals(self.sums)
+    def _nothing(self) -> chunks.Totals:
+        return chunks.no_totals(self.sums)
 
     def _due(self) -> bool:
         """Whether the state as it is wants a row: at the beginning, at the end, and every so many epochs."""

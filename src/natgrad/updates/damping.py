@@ -71,11 +71,12 @@ def rejecting(damping: Damping) -> Damping:
 
 
 def delayed_gratification(
-    start: float, *, up: float = 2.0, down: float = 3.0, bounds: tuple[float, float] = (1e-20, 1e20)
+    start: float, *, up: float = 2.0, down: float = 1.5, bounds: tuple[float, float] = (1e-20, 1e20)
 ) -> Damping:
     """Multiply by `up` where the loss does not fall, divide by `down` where it does [transtrum2012].
 
-    Steps after which the loss would not be lower are refused: it never rises.
+    Steps after which the loss would not be lower are refused: it never rises. The paper lowers by more: it
+    does not count refused steps, which cost as much as others here.
     """
     if not (up > 1 and down > 1):
         raise InputError(f"a damping is raised and lowered by numbers above one, got {up} and {down}")

@@ -179,7 +179,7 @@ def _layer(inputs: Values, logit: Values, weights: RowWeights, limit: int | None
     if inputs.shape[2] == 1:
         weights = weights.sum(axis=1, keepdims=True)
     data, samples = fewer(weights.shape, limit)
-    fewer_of = lambda array: flat(evenly_spaced(array, 1, data)[:, :, :samples])  # noqa: E731
-    kept = fewer_of(weights[None])
+    some = [evenly_spaced(array, 1, data)[:, :, :samples] for array in (weights[None], inputs, logit)]
+    kept, values, logits = map(flat, some)
     kept = kept * (weights.sum() / kept.sum())  # fewer rows, the same total weight
-    return UnitBlocks(fewer_of(inputs), kept * curvature(fewer_of(logit)))
+    return UnitBlocks(values, kept * curvature(logits))

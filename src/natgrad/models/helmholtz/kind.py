@@ -12,15 +12,15 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.core import Info, Kind, Panel, Problem, Sheet, State
 from natgrad.data import Dataset, batches
-from natgrad.data.independent import independent_loss
 from natgrad.evaluate.panels import reconstructions
 from natgrad.layers import generator
 from natgrad.layers.bernoulli import CODINGS, Coding
 from natgrad.models.helmholtz import methods
+from natgrad.models.helmholtz.likelihood import Monitor
 from natgrad.models.helmholtz.machine import Helmholtz, dream, helmholtz
-from natgrad.models.helmholtz.monitor import Monitor
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.models.registry import Shape
+from natgrad.training.checks import independent_loss
 
 WEIGHTS = {
     "glorot-normal": jax.nn.initializers.glorot_normal,

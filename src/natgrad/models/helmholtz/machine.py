@@ -133,14 +133,15 @@ def evaluated(model: Helmholtz, values: tuple[Values, ...]) -> Pass:
 
 def log_joint(model: Helmholtz, drawn: Pass) -> Float[Array, "row sample"]:
     """log p(x, h) of every draw [nrws eq. 15]."""
-    on = tuple(model.coding.on(bernoulli.repeated(value, drawn.samples)) for value in drawn.values)
-    return sum(map_layers(bernoulli.log_prob, drawn.generation, on), jnp.zeros(()))
+    samples = drawn.samples
+    on = [model.coding.on(bernoulli.repeated(value, samples)) for value in drawn.values]
+    return sum(map_layers(bernoulli.log_prob, drawn.generation, tuple(on)), jnp.zeros(()))
 
 
 def log_recognition(model: Helmholtz, drawn: Pass) -> Float[Array, "row sample"]:
     """log q(h | x) of every draw [nrws eq. 22]."""
-    on = tuple(model.coding.on(value) for value in drawn.values[1:])
-    return sum(map_layers(bernoulli.log_prob, drawn.recognition, on), jnp.zeros(()))
+    on = [model.coding.on(value) for value in drawn.values[1:]]
+    return sum(map_layers(bernoulli.log_prob, drawn.recognition, tuple(on)), jnp.zeros(()))
 
 
 def log_weights(model: Helmholtz, drawn: Pass, *, reuse: bool = False) -> Float[Array, "row sample"]:
@@ -148,7 +149,8 @@ def log_weights(model: Helmholtz, drawn: Pass, *, reuse: bool = False) -> Float[
 
     With `reuse`, from the probabilities that gradients need, too.
     """
-    visible, *hidden = (bernoulli.repeated(model.coding.on(value), drawn.samples) for value in drawn.values)
+    samples = drawn.samples
+    visible, *hidden = [bernoulli.repeated(model.coding.on(value), samples) for value in drawn.values]
     ratio = partial(bernoulli.log_ratio, reuse=reuse)
     seen = bernoulli.log_prob(drawn.generation[0], visible, reuse=reuse)
     return seen + sum(map_layers(ratio, drawn.generation[1:], drawn.recognition, tuple(hidden)))

@@ -8,17 +8,17 @@ import jax
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.data import load_settings
+from natgrad.data.batches import binary_rows
 from natgrad.errors import check_counts
 from natgrad.evaluate import trust
-from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import picture_place
 from natgrad.evaluate.spectra import pictured_fisher_blocks
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, spectrum
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import normalizer as bidirectional
+from natgrad.models.helmholtz.likelihood import SMALL
 from natgrad.models.helmholtz.machine import Helmholtz
-from natgrad.models.helmholtz.monitor import SMALL
 from natgrad.training.run import load
 
 DAMPING = 0.2  # at which a machine is looked at whose method has none
@@ -29,6 +29,7 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """The test log-likelihood of a run's model, with its two errors; the exact KL where it is known."""
     check_counts(0, rows=rows)
+    check_counts(samples=samples)
     found = load(run)
     dataset = load_settings(found.config.data)
     test = binary_rows(dataset, "test", seed=found.config.data.split_seed, limit=rows)

@@ -12,8 +12,7 @@ from natgrad.layers.bernoulli import CODINGS
 from natgrad.metrics.layered import averaged
 from natgrad.models.helmholtz import fisher
 from natgrad.models.helmholtz.machine import Helmholtz, biases
-from natgrad.models.helmholtz.objectives import bidirectional, reweighted, wake_sleep
-from natgrad.models.helmholtz.phases import sleep_only
+from natgrad.models.helmholtz.phases import bidirectional, reweighted, sleep_only, wake_sleep
 from natgrad.solvers.choice import always, by_refresh, by_size
 from natgrad.solvers.diagonal import diagonal
 from natgrad.solvers.direct import direct
@@ -116,7 +115,7 @@ def solvers_of(settings: Any, info: Info) -> dict[str, list[str]]:
     """The solver of every layer of the networks that have a metric, for the reader; shapes suffice."""
     found = {}
     for name in _with_metric(settings):
-        choose = _choice(settings, _own(settings, Pace(1), name).refresh)
+        choose = _choice(settings, _refresh(settings, name))
         found[name] = names_of(info.evidence[name].factor.operator, choose)
     return found
 
@@ -200,7 +199,13 @@ def _natural(
 def _own(settings: Any, pace: Pace, name: str) -> Own:
     chosen, metric = getattr(settings, name), settings.metric
     rate = rate_of(settings, pace, name)
-    return Own(rate, _damping_schedule(metric, pace, chosen.damping), chosen.refresh or metric.refresh)
+    return Own(rate, _damping_schedule(metric, pace, chosen.damping), _refresh(settings, name))
+
+
+def _refresh(settings: Any, name: str) -> int:
+    """How many steps a network's metric serves."""
+    found: int = getattr(settings, name).refresh or settings.metric.refresh
+    return found
 
 
 def _choice(settings: Any, refresh: int) -> Choice:

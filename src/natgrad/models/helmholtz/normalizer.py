@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natgrad.evaluate import weights
-from natgrad.evaluate.portions import DRAWS
-from natgrad.evaluate.weights import Likelihood, Running
+from natgrad.evaluate.weights import DRAWS, Likelihood, Running
 from natgrad.models.helmholtz import likelihood as importance
 from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.machine import Helmholtz

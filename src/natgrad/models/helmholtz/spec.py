@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from natgrad.config import agreement, sections
+from natgrad.config import own_length, own_steps, rate_ends, sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
@@ -178,7 +178,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     return sections.compose(
         kind,
         method,
-        *([agreement.own_length, agreement.own_steps] if natural else []),
+        *([own_length, own_steps] if natural else []),
         data=Data,
         model=Machine,
         objective=_OBJECTIVES[method],
@@ -201,7 +201,7 @@ def check(config: Any, dataset: Any) -> None:
 def is_scheduled(config: Any) -> bool:
     """Whether the learning rate or the damping follows a schedule that has an end."""
     damped = hasattr(config, "metric") and config.metric.final_damping is not None
-    return agreement.rate_ends(config) or damped
+    return rate_ends(config) or damped
 
 
 SPEC = Spec(

@@ -44,6 +44,7 @@ class Trained:
         self, rows: np.ndarray, *, samples: int = 1000, seed: int = 0, memory_mb: float = 64.0
     ) -> Likelihood:
         """The importance-sampled log-likelihood of rows, in nats."""
+        check_counts(samples=samples)
         return importance.log_likelihood(
             generator.key(seed), self.parameters, self.coded(rows), samples=samples, memory_mb=memory_mb
         )

@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.data import Dataset, batches
+from natgrad.data.batches import order_of
 from natgrad.data.splits import evenly
 from natgrad.devices import by_first_axis, evenly_spaced, placed
 from natgrad.errors import InputError
-from natgrad.evaluate.held_out import order_of
 from natgrad.layers.task import Examples, TaskBatch
 from natgrad.tree import pytree
 

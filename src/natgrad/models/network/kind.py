@@ -11,7 +11,6 @@ from jaxtyping import PRNGKeyArray
 
 from natgrad.core import Kind, Model, Panel, Problem
 from natgrad.data import Dataset
-from natgrad.data.independent import class_loss, independent_loss
 from natgrad.errors import InputError
 from natgrad.evaluate.panels import reconstructions
 from natgrad.layers.convolution import convolutional, fresh_convolutional
@@ -24,6 +23,7 @@ from natgrad.models.network.figures import ErrorMeasure, misclassified, squared
 from natgrad.models.network.methods import ACTIVATIONS, algorithm
 from natgrad.models.network.spec import Shape
 from natgrad.models.network.trained import TrainedNetwork
+from natgrad.training.checks import class_loss, independent_loss
 from natgrad.updates.first_order import rate_schedule
 
 OUTPUTS: dict[str, Callable[[Any], Output]] = {

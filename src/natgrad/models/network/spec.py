@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
-from natgrad.config import agreement, sections
+from natgrad.config import own_length, own_steps, rate_ends, sections
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models import registry
@@ -158,6 +158,7 @@ class Shape(registry.Shape):
         return cls(visible=dataset.visible, image_shape=dataset.image_shape, outputs=outputs)
 
 
+_CLASSES = 1_000_000
 _MODELS: dict[str, type[sections.ModelSection]] = {
     "mlp": PerceptronModel,
     "convnet": with_defaults(ConvolutionalModel, layers=(100,)),
@@ -182,8 +183,8 @@ _Evaluation = with_defaults(sections.Evaluation, every=1, rows=0)
 
 
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
-    checks = [agreement.own_length] if method in ("natural", "tonga") else []
-    checks += [agreement.own_steps] if method in ("natural", "tonga", "units") else []
+    checks = [own_length] if method in ("natural", "tonga") else []
+    checks += [own_steps] if method in ("natural", "tonga", "units") else []
     return sections.compose(
         kind,
         method,
@@ -204,6 +205,17 @@ def check(config: Any, dataset: Any) -> None:
     if chosen.kind == "convnet" and dataset.image_shape is None:
         raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
     check_weights(_weights(chosen, dataset))
+    if chosen.output == "softmax" and dataset.labels is not None:
+        _check_classes(max(int(found.max()) for found in dataset.labels.values()))
+
+
+def _check_classes(largest: int) -> None:
+    """Refuse labels that are names, such as numbers of articles: every number up to them would be a class."""
+    if largest > _CLASSES:
+        raise InputError(
+            f"expected classes numbered from 0 to at most {_CLASSES}, got the label {largest}; renumber the "
+            "labels, for example by numpy.unique(labels, return_inverse=True)"
+        )
 
 
 def _weights(chosen: Any, dataset: Any) -> int:
@@ -277,7 +289,7 @@ SPEC = Spec(
     headline=("test_error", "test_squared_error"),
     shape=Shape,
     kind="natgrad.models.network.kind:KIND",
-    is_scheduled=agreement.rate_ends,
+    is_scheduled=rate_ends,
     check=check,
     commands={"evaluate": "natgrad.models.network.commands:evaluate"},
     estimators={

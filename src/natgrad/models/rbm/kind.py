@@ -11,7 +11,6 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.core import Kind, Problem, Sheet, State
 from natgrad.data import Dataset, batches
-from natgrad.data.independent import independent_loss
 from natgrad.layers.bernoulli import CODINGS
 from natgrad.models.rbm import methods
 from natgrad.models.rbm.distance import distances
@@ -21,6 +20,7 @@ from natgrad.models.rbm.panels import PICTURES, filters, machine_panels
 from natgrad.models.rbm.spec import Shape
 from natgrad.models.rbm.trained import TrainedBoltzmann
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits, UnitRows
+from natgrad.training.checks import independent_loss
 from natgrad.updates.first_order import rate_schedule
 
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad.data import Dataset, load, load_settings
+from natgrad.data.batches import binary_rows
 from natgrad.errors import InputError
-from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import save_samples
 from natgrad.models.rbm import spectrum
 from natgrad.models.rbm.likelihood import log_likelihoods, with_error

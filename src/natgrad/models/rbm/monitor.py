@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.data import Dataset
-from natgrad.evaluate.held_out import binary_rows
+from natgrad.data.batches import binary_rows
 from natgrad.models.rbm import annealed
 from natgrad.models.rbm.likelihood import log_likelihoods, with_error
 from natgrad.models.rbm.machine import Boltzmann, hidden_inputs

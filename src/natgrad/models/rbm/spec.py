@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from natgrad.config import agreement, sections
+from natgrad.config import own_length, own_steps, rate_ends, sections
 from natgrad.config.sections import with_defaults
 from natgrad.config.values import BinaryOrReal
 from natgrad.errors import InputError
@@ -62,7 +62,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     return sections.compose(
         kind,
         method,
-        *([agreement.own_length, agreement.own_steps, _has_samples] if natural else []),
+        *([own_length, own_steps, _has_samples] if natural else []),
         data=BinaryOrReal,
         model=RestrictedMachine,
         **_PARTS[method],
@@ -82,7 +82,7 @@ def check(config: Any, dataset: Any) -> None:
 
     visible, hidden, gaussian = dataset.visible, config.model.hidden, config.model.visible == "gaussian"
     check_values(dataset, gaussian=gaussian)
-    check_weights(visible * hidden + visible + hidden)
+    check_weights(visible * hidden + visible + hidden, flag="--hidden")
     if config.objective.negative == "exact":
         check_enumerable(visible, hidden, gaussian=gaussian)
     if hasattr(config, "metric") and "exact" in (config.objective.negative, config.metric.source):
@@ -149,7 +149,7 @@ SPEC = Spec(
     headline=("test_ll", "test_pseudo"),
     shape=Shape,
     kind="natgrad.models.rbm.kind:KIND",
-    is_scheduled=agreement.rate_ends,
+    is_scheduled=rate_ends,
     check=check,
     commands={
         "evaluate": "natgrad.models.rbm.commands:evaluate",

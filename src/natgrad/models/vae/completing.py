@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from natgrad.evaluate.portions import in_portions
+from natgrad.evaluate.weights import in_portions
 from natgrad.models.vae.machine import (
     Rows,
     Variational,

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from natgrad.errors import check_counts
 from natgrad.evaluate import weights
-from natgrad.evaluate.portions import in_portions, over_rows, portion_sizes
-from natgrad.evaluate.weights import Likelihood, LogWeights, Running
+from natgrad.evaluate.weights import Likelihood, LogWeights, Running, in_portions, over_rows, portion_sizes
 from natgrad.layers.transposed import Transposed
 from natgrad.models.vae.machine import (
     Rows,
@@ -61,6 +61,7 @@ def importance_likelihood(
 
     Without `tails` it costs a little less, and `pareto_k` is None.
     """
+    check_counts(samples=samples)
     size, chunk = portion_sizes(_stored(model, rows), len(rows), samples, memory_mb)
     kept = weights.kept_for(samples) if tails else 0
 
@@ -74,6 +75,7 @@ def row_likelihoods(
     key: PRNGKeyArray, model: Variational, rows: Rows, *, samples: int, memory_mb: float = 64.0
 ) -> Float[np.ndarray, " row"]:
     """log p(x) of every row from the same noise for each: a row's estimate does not depend on the others."""
+    check_counts(samples=samples)
     size, chunk = portion_sizes(_stored(model, rows), PORTION_OF_ROWS, samples, memory_mb)
     estimate = partial(_weight_sums, samples=samples, chunk=chunk, kept=0, alike=True)
     found = in_portions(lambda own, portion: estimate(key, model, portion.T), key, rows, size)
@@ -105,6 +107,7 @@ def evidence_bound(
     key: PRNGKeyArray, model: Variational, rows: Rows, *, samples: int, memory_mb: float = 64.0
 ) -> EvidenceBound:
     """The evidence lower bound of rows, within about `memory_mb` of memory [vae eq. 10]."""
+    check_counts(samples=samples)
     size, chunk = portion_sizes(_stored(model, rows), len(rows), samples, memory_mb)
     sums, divergence = in_portions(
         lambda own, portion: _bound_sums(own, model, portion, samples, chunk=chunk), key, rows, size

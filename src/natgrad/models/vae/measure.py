@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from natgrad.data import Dataset, load_settings
+from natgrad.data.batches import binary_rows
 from natgrad.errors import InputError, check_counts
 from natgrad.evaluate import trust
-from natgrad.evaluate.held_out import binary_rows
 from natgrad.evaluate.pictures import picture_place
 from natgrad.evaluate.spectra import BlockStacks, pictured_fisher_blocks
 from natgrad.layers import generator

@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import PRNGKeyArray
 
 from natgrad.data import Dataset
-from natgrad.evaluate.held_out import binary_rows
+from natgrad.data.batches import binary_rows
 from natgrad.models.vae.likelihood import evidence_bound, importance_likelihood, mean_loss
 from natgrad.models.vae.machine import Variational
 from natgrad.models.vae.objectives import Lesson

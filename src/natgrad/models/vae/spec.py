@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from natgrad.config import agreement, sections
+from natgrad.config import own_length, own_steps, rate_ends, sections
 from natgrad.config.sections import with_defaults
 from natgrad.config.values import BinaryOrReal
-from natgrad.data.in_file import average_of
+from natgrad.data.dataset import average_of
 from natgrad.errors import InputError
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, MeasuredShape, Settings, Spec
 from natgrad.models.vae.sections import (
@@ -60,7 +60,7 @@ def _units_are_dense(config: Any) -> None:
 
 
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
-    checks = [] if method == "plain" else [agreement.own_length, agreement.own_steps]
+    checks = [] if method == "plain" else [own_length, own_steps]
     return sections.compose(
         kind,
         method,
@@ -123,7 +123,7 @@ SPEC = Spec(
     headline="test_ll",
     shape=Shape,
     kind="natgrad.models.vae.kind:KIND",
-    is_scheduled=agreement.rate_ends,
+    is_scheduled=rate_ends,
     check=check,
     commands={
         "evaluate": "natgrad.models.vae.commands:evaluate",

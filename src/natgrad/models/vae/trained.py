@@ -13,8 +13,7 @@ from natgrad.errors import InputError, check_counts
 from natgrad.evaluate import trust
 from natgrad.evaluate.completed import Completions, checked_mask
 from natgrad.evaluate.notebook import model_html, model_text
-from natgrad.evaluate.portions import in_portions
-from natgrad.evaluate.weights import Likelihood
+from natgrad.evaluate.weights import Likelihood, in_portions
 from natgrad.layers import generator
 from natgrad.models.vae.completing import completed
 from natgrad.models.vae.likelihood import (
