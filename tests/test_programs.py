@@ -21,7 +21,7 @@ SHORT = SETTINGS | {"epochs": 1, "evaluation.every": 1}
 @pytest.fixture
 def traces(monkeypatch):
     """What a chunk of steps was traced for, with no program of another test at hand."""
-    found, honest = [], session.chunk
+    found, honest = [], session.chunks.chunk
 
     def chunk(algorithm, size, draw):
         function = honest(algorithm, size, draw)
@@ -32,7 +32,7 @@ def traces(monkeypatch):
 
         return advance
 
-    monkeypatch.setattr(session, "chunk", chunk)
+    monkeypatch.setattr(session.chunks, "chunk", chunk)
     monkeypatch.setattr(compiling, "_programs", OrderedDict())
     return found
 
@@ -79,11 +79,11 @@ def test_a_second_training_of_the_same_shapes_compiles_nothing(tmp_path, place, 
 
 
 DAMPED = {
+    "rbm": {"model": "rbm", "method": "natural", "hidden": 3, "batch_size": 8},
     "helmholtz": {"method": "nrws", "layers": (4,), "batch_size": 8},
     "adaptive": {"method": "nrws", "layers": (4,), "batch_size": 8, "metric.adaptive": True}
     | {"generation.damping": 0.3},
     "mlp": {"model": "mlp", "method": "natural", "layers": (3,), "data": "digits", "batch_size": 200},
-    "rbm": {"model": "rbm", "method": "natural", "hidden": 3, "batch_size": 8},
     "vae": {"model": "vae", "method": "two-step", "layers": (4,), "latent": 2, "batch_size": 8},
 }
 

@@ -60,10 +60,13 @@ def rho(flat):
     )
 
 
-@pytest.mark.parametrize("by_row", [True, False])
+@pytest.mark.parametrize(("by_row", "largest"), [(True, 512.0), (False, 512.0), (True, 0.0)])
 @pytest.mark.few(1)
-def test_the_operator_is_that_of_the_jacobian(by_row):
+def test_the_operator_is_that_of_the_jacobian(by_row, largest, monkeypatch):
+    """Products from R itself, and by passes where rows are not apart or R is too large."""
+    monkeypatch.setattr("natgrad.metrics.residuals.LARGEST_MB", largest)
     problem = squares(residuals, WEIGHTS, by_row=by_row)
+    assert problem.has_cheap_rows(parameters(), BATCH) == (by_row and largest > 0)
 
     @jax.jit
     def everything(p):

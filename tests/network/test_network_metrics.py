@@ -168,6 +168,7 @@ def test_a_distribution_over_a_few_values_by_enumeration():
     np.testing.assert_array_equal(drawn, [1, 0])
 
 
+@pytest.mark.slow
 def test_the_monte_carlo_metric_is_unbiased():
     metric, draws = curvature.monte_carlo_fisher(2), 2000
 
