@@ -146,7 +146,7 @@ EQUATIONS = {
     "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 300.0, natural=("natgrad lm",)),
     "poisson5-deep": Equation(
         *(5, (3000, 500), sum_of_sines, poisson, faces, 900.0),
-        natural=("natgrad spring",),
+        natural=("natgrad lm", "natgrad spring"),
         widths=(64, 64, 48, 48),
     ),
 }

@@ -137,3 +137,12 @@ def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():
         figures = re.findall(r"-?\d+\.\d\d(?!\d)", line)
         assert [each for each in figures if not any(each in table for table in tables)] == []
     assert len(cited) >= 10
+
+
+def test_the_page_on_reliability_counts_what_the_battery_printed():
+    text = (ROOT.parent / "benchmarks" / "results" / "generator_whole.txt").read_text("utf-8")
+    page = (ROOT.parent / "docs" / "reliability.md").read_text("utf-8")
+    whole, _, serial = text.partition("dieharder -d 102")
+    for found in (whole, serial):
+        counts = [found.count(word) for word in ("PASSED", "WEAK", "FAILED")]
+        assert f"| {' | '.join(map(str, [sum(counts), *counts]))} |\n" in page

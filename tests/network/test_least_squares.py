@@ -60,10 +60,13 @@ def rho(flat):
     )
 
 
-@pytest.mark.parametrize("by_row", [True, False])
+@pytest.mark.parametrize(("by_row", "largest"), [(True, 512.0), (False, 512.0), (True, 0.0)])
 @pytest.mark.few(1)
-def test_the_operator_is_that_of_the_jacobian(by_row):
+def test_the_operator_is_that_of_the_jacobian(by_row, largest, monkeypatch):
+    """Products from R itself, and by passes where rows are not apart or R is too large."""
+    monkeypatch.setattr("natgrad.metrics.residuals.LARGEST_MB", largest)
     problem = squares(residuals, WEIGHTS, by_row=by_row)
+    assert problem.has_cheap_rows(parameters(), BATCH) == (by_row and largest > 0)
 
     @jax.jit
     def everything(p):
@@ -203,13 +206,18 @@ def test_a_fit_ends_where_it_is_told_to():
         ({"method": "newton"}, "expected a method out of lm, gauss-newton, spring, got 'newton'"),
         ({"weights": {"a": 1.0, "b": 1.0, "c": 1.0}}, "one for each of 1 arrays of residuals"),
         ({"weights": -1.0}, "zero or positive"),
-        ({"steps": 0}, "at least one step, got 0"),
+        ({"steps": 0}, "steps: expected at least 1, got 0"),
+        ({"steps": 10**30}, "steps: expected at most 1000000000"),
+        ({"steps": 2.5}, "steps: expected a whole number, got 2.5"),
+        ({"steps": True}, "steps: expected a whole number, got True"),
         ({"xtol": 1.0}, "expected limits out of target, gtol, ftol, seconds, got xtol"),
         ({"gtol": -1.0}, "gtol must be zero or positive, got -1.0"),
         ({"residuals": lambda p, x: jnp.arange(3)}, "expected floating-point arrays of residuals, got int"),
         ({"residuals": lambda p, x: {}}, "expected floating-point arrays of residuals, got none"),
         ({"residuals": lambda p, x: p[:0]}, "at least one residual in every array"),
         ({"parameters": jnp.arange(3)}, "must be floating-point"),
+        ({"parameters": "abc"}, "must be floating-point, but the only one is <U3"),
+        ({"residuals": 3}, "expected a function, got 3"),
     ],
 )
 def test_a_mistake_is_one_sentence(change, message):
@@ -218,7 +226,7 @@ def test_a_mistake_is_one_sentence(change, message):
         natgrad.least_squares(**given)
     with pytest.raises(InputError, match=r"below 1, got 1\.0"):
         methods.spring(momentum=1.0)
-    with pytest.raises(InputError, match=r"numbers above one, got 1\.0 and 3\.0"):
+    with pytest.raises(InputError, match=r"numbers above one, got 1\.0 and 1\.5"):
         delayed_gratification(1.0, up=1.0)
 
 

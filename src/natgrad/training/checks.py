@@ -16,6 +16,7 @@ from natgrad.models import registry
 from natgrad.records.notes import TrainingProgress, next_copy
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
+_LAYERS = 100
 _STEPS = 2**31 - 1  # what a step counter holds
 ENOUGH_STEPS = 1000  # after which a training should know the means of its data
 ABOVE = 1.1  # times the loss of independent values: what is above is not noise
@@ -29,6 +30,11 @@ def check_training(settings: Any, dataset: Dataset) -> None:
     if batch > rows:
         raise InputError(
             f"the batch size {batch} is larger than the training set of {rows} rows; lower --batch-size"
+        )
+    layers = len(getattr(settings.model, "layers", ()))
+    if layers > _LAYERS:
+        raise InputError(
+            f"expected at most {_LAYERS} layers, got {layers}: each takes long to compile; use fewer"
         )
     steps = max(rows // batch * settings.training.epochs, settings.training.schedule_steps or 0)
     if steps > _STEPS:
