@@ -21,7 +21,8 @@ def told(failed):
 
 
 def record(path, reports):
-    """Every file's attempts, and how many of its tests failed, as JSON."""
+    """Every file's attempts, and how many of its tests failed, as JSON; one that did not run stays."""
+    before = json.loads(Path(path).read_text())["parts"] if Path(path).exists() else {}
     parts = {}
     for report in reports:
         place, _, _ = report.nodeid.partition("::")
@@ -31,4 +32,4 @@ def record(path, reports):
         part["seconds"] += report.duration
     for place, part in parts.items():
         part |= {"seconds": round(part["seconds"]), "tried": dict(TRIED[Path(place).name])}
-    Path(path).write_text(json.dumps({"cores": os.cpu_count(), "parts": parts}, indent=1) + "\n")
+    Path(path).write_text(json.dumps({"cores": os.cpu_count(), "parts": before | parts}, indent=1) + "\n")

@@ -126,3 +126,11 @@ def test_as_many_samples_as_are_told_fit(monkeypatch):
     attempt(told)
     with pytest.raises(InputError, match="a step takes"):
         attempt(told * 5 // 4)
+
+
+def test_more_rows_than_fill_the_memory_are_not_drawn(monkeypatch):
+    monkeypatch.setattr(devices, "memory_bytes", lambda: 16 * 5 * 100)
+    model = {"weights": jnp.zeros((2, 3)), "low": jnp.zeros(2), "high": jnp.zeros(3)}
+    checks.check_drawn(100, model)
+    with pytest.raises(InputError, match=r"at most 100 rows, which fill the memory .*, got 101"):
+        checks.check_drawn(101, model)

@@ -120,6 +120,14 @@ def test_the_page_on_reliability_has_what_was_tried_last():
     assert sum(part["failed"] for part in record["parts"].values()) == 0
 
 
+def test_the_page_on_scale_has_the_figures_of_its_record():
+    page = (ROOT.parent / "docs/scale.md").read_text("utf-8")
+    record = json.loads((ROOT.parent / "benchmarks/results/scale.json").read_text("utf-8"))
+    assert f"took {record['ratio']:.2f} times" in page
+    assert f"{record['ratio_of_the_best']:.2f} by the best rounds" in page
+    assert f"a load of {record['load']:.1f}" in page
+
+
 def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():
     page = ROOT.parent / "docs" / "choosing.md"
     lines = re.findall(r"^- .*(?:\n  .*)*", page.read_text("utf-8"), re.MULTILINE)
@@ -129,3 +137,12 @@ def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():
         figures = re.findall(r"-?\d+\.\d\d(?!\d)", line)
         assert [each for each in figures if not any(each in table for table in tables)] == []
     assert len(cited) >= 10
+
+
+def test_the_page_on_reliability_counts_what_the_battery_printed():
+    text = (ROOT.parent / "benchmarks" / "results" / "generator_whole.txt").read_text("utf-8")
+    page = (ROOT.parent / "docs" / "reliability.md").read_text("utf-8")
+    whole, _, serial = text.partition("dieharder -d 102")
+    for found in (whole, serial):
+        counts = [found.count(word) for word in ("PASSED", "WEAK", "FAILED")]
+        assert f"| {' | '.join(map(str, [sum(counts), *counts]))} |\n" in page

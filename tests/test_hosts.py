@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -71,7 +72,8 @@ def wait_for(state, seconds=120):
 def same_steps(file, *names):
     where = address()
     processes = [begun("rows=2", *names, HOSTS=f"{where},2,{number}") for number in range(2)]
-    found = [printed(process, 1000) for process in processes]
+    with ThreadPoolExecutor(2) as readers:  # at once: neither ends before the other has said all
+        found = list(readers.map(lambda process: printed(process, 1000), processes))
     for name in names:
         np.testing.assert_allclose(
             found[0][name]["steps"], training_of(name, file)["steps"], rtol=0, atol=1e-10

@@ -413,6 +413,7 @@ TRIGGERS = {
         diverging,
         lambda scene: scene.train(batch_size=41),
         lambda scene: scene.train(epochs=10**9),
+        lambda scene: scene.train(layers=(1,) * 101),
         lambda scene: scene.train(layers=(10**9, 10**9)),
         too_large_a_step,
         labels_that_are_names,

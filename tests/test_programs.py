@@ -21,7 +21,7 @@ SHORT = SETTINGS | {"epochs": 1, "evaluation.every": 1}
 @pytest.fixture
 def traces(monkeypatch):
     """What a chunk of steps was traced for, with no program of another test at hand."""
-    found, honest = [], session.chunk
+    found, honest = [], session.chunks.chunk
 
     def chunk(algorithm, size, draw):
         function = honest(algorithm, size, draw)
@@ -32,7 +32,7 @@ def traces(monkeypatch):
 
         return advance
 
-    monkeypatch.setattr(session, "chunk", chunk)
+    monkeypatch.setattr(session.chunks, "chunk", chunk)
     monkeypatch.setattr(compiling, "_programs", OrderedDict())
     return found
 

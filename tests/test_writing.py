@@ -1,7 +1,9 @@
 """Files are replaced whole: a disk that fails leaves the old one, and nothing under a temporary name."""
 
 import errno
+import os
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,3 +92,29 @@ def test_a_picture_has_the_format_of_its_name(tmp_path):
     assert "<svg" in (tmp_path / "a.svg").read_text()
     save_figure(tmp_path / "a.other", Figure())
     assert (tmp_path / "a.other").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_not_a_file_is_not_replaced(tmp_path, linked):
+    """The superuser who names a device as output would lose it, and so would everybody else."""
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "pipe"
+    if linked:
+        path = tmp_path / "link"
+        path.symlink_to("pipe")
+    with pytest.raises(OSError, match="Not a file"):
+        writing.write(path, b"new")
+    with pytest.raises(
+        InputError, match=r"cannot write the picture .*: Not a file; give a file you may write"
+    ):
+        save_figure(path, Figure())
+    assert (tmp_path / "pipe").is_fifo()
+    assert path.is_symlink() == linked
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", "/dev/report.html", "/proc/report.html", "/dev/fd/9"])
+def test_no_file_is_put_among_devices(place):
+    """Only asked, not tried."""
+    with pytest.raises(OSError, match="Not a"):
+        writing.check_replaceable(Path(place))
+    writing.check_replaceable(Path("/dev/shm/report.html"))

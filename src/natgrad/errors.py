@@ -6,6 +6,7 @@ prints it without a traceback and exits with code 2.
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 _FEW = 10  # names that are all listed; of more, only the nearest
 LARGEST_COUNT = 10**9  # of anything that is counted: more is a slip of the pen
@@ -16,7 +17,7 @@ class InputError(ValueError):
     """Something the user gave is wrong and the user can put it right."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(clipped(message))
+        super().__init__(clipped(" ".join(message.split()) if "\n" in message else message))
 
 
 class Diverged(InputError):
@@ -43,7 +44,7 @@ def clipped(text: str, longest: int = _LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:half].rstrip()} ... {text[-half:].lstrip()}"
 
 
-def check_counts(least: int = 1, **counts: int) -> None:
+def check_counts(least: int = 1, most: int = LARGEST_COUNT, **counts: Any) -> None:
     """Refuse counts that a call cannot mean.
 
     >>> check_counts(samples=0)
@@ -51,10 +52,23 @@ def check_counts(least: int = 1, **counts: int) -> None:
     natgrad.errors.InputError: samples: expected at least 1, got 0
     """
     for name, value in counts.items():
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InputError(f"{name}: expected a whole number, got {value!r}")
         if value < least:
             raise InputError(f"{name}: expected at least {least}, got {value}")
-        if value > LARGEST_COUNT:
-            raise InputError(f"{name}: expected at most {LARGEST_COUNT}, got {value}")
+        if value > most:
+            raise InputError(f"{name}: expected at most {most}, got {value}")
+
+
+def check_function(function: Any) -> None:
+    """Refuse what cannot be called.
+
+    >>> check_function(3)
+    Traceback (most recent call last):
+    natgrad.errors.InputError: expected a function, got 3; give what computes the values
+    """
+    if not callable(function):
+        raise InputError(f"expected a function, got {function!r}; give what computes the values")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -16,6 +16,7 @@ _MORE = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 def write(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all: to a temporary name, forced to the disk, then renamed."""
+    check_replaceable(path)
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
@@ -26,6 +27,27 @@ def write(path: Path, content: str | bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise
     _settle(path.parent)
+
+
+def check_replaceable(path: Path) -> None:
+    """OSError for a name that is not free to become a file: of a device, a pipe or a folder, or below /dev.
+
+    A rename would put the file in its place: the superuser would lose the device for all.
+    """
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "Not a file", str(path))
+    if is_system(path.absolute().parent):
+        raise OSError(errno.EINVAL, "Not a place for files", str(path))
+
+
+def is_system(folder: Path) -> bool:
+    """Whether a folder only looks like one for files, as those of /proc and /dev do for the superuser."""
+    place = folder.resolve().parts
+    return place[:2] in (("/", "proc"), ("/", "sys"), ("/", "dev")) and place[:3] != ("/", "dev", "shm")
 
 
 def extend(path: Path, content: str | bytes) -> None:

@@ -165,7 +165,18 @@ def test_minima_of_the_known_functions():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: natgrad.minimize(lambda x: np.nan, 2), "returned no number at any of the first 6 points"),
+        (lambda: natgrad.minimize(lambda x: np.nan, 2), "no finite number at any of the first 6 points"),
+        (lambda: natgrad.minimize(lambda x: np.inf, 2), "no finite number at any of the first 6 points"),
+        (lambda: natgrad.minimize(lambda x: 1j, 2), "must return one real number per point, got array"),
+        (lambda: natgrad.minimize(3, 2), "expected a function, got 3"),
+        (lambda: natgrad.minimize(len, True), "start is a number of variables or a list of finite numbers"),
+        (lambda: natgrad.minimize(len, np.ones((2, 2))), r"got array\(\[\[1., 1.\], \[1., 1.\]\]\)"),
+        (
+            lambda: natgrad.minimize(len, 2, budget=np.nan),
+            "budget: expected a number of evaluations, got nan",
+        ),
+        (lambda: natgrad.minimize(len, 2, seed=-1), "seed: expected at least 0, got -1"),
+        (lambda: natgrad.minimize(len, 2, seed="a"), "seed: expected a whole number, got 'a'"),
         (
             lambda: natgrad.minimize(lambda x: x, 2),
             r"expected 1 values, one per point, got an array of shape \(2,\)",

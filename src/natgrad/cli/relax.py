@@ -71,6 +71,7 @@ def minimize(
     size: int = 10,
     choices: Annotated[Choices, Parameter(name="*")] | None = None,
     out: Path | None = None,
+    mesh: str | None = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -85,14 +86,18 @@ def minimize(
         How many variables.
     out
         A folder for the search; a search that is already there is continued, with the budget given now.
+    mesh
+        Devices that split the population, as in rows=4.
     """
     from natgrad.relax.minimize import proceed
     from natgrad.relax.runs import Watch, finish, open_search
+    from natgrad.training.mesh import on_mesh
 
     chosen = choices or Choices()
-    called, search = open_search(function, size, chosen, out)
-    with Watch(search, out, quiet=quiet) as watch:
-        result = proceed(called, search, budget=chosen.budget, watch=watch)
+    with on_mesh(mesh):
+        called, search = open_search(function, size, chosen, out)
+        with Watch(search, out, quiet=quiet) as watch:
+            result = proceed(called, search, budget=chosen.budget, watch=watch)
     _print(finish(function, result, out), json=json, title=f"minimized {function}")
 
 

@@ -1,11 +1,15 @@
 """Standard streams that are closed, full or broken: what is said then, and with which exit code."""
 
+import errno
 import os
 import shutil
 import signal
 import sys
 from contextlib import suppress
 
+from natgrad.errors import clipped
+
+_NAMES = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC}
 NARROWEST = 40
 BROKEN = 128 + signal.SIGPIPE  # as if the signal had ended the process, like other tools
 
@@ -51,7 +55,9 @@ def complain(message: str, *, to_json: bool) -> None:
 
 
 def refused(error: OSError) -> str:
-    """What to say of an output that could not be written; empty where the error is of a file by name."""
+    """What to say of an output that could not be written, or a name that the system refuses; else empty."""
+    if error.filename is not None and error.errno in _NAMES:
+        return f"cannot use {clipped(str(error.filename), 80)}: {error.strerror}; give another path"
     if error.filename is not None:
         return ""
     return f"cannot write the output: {error.strerror or error}; send it somewhere else"

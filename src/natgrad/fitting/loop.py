@@ -18,7 +18,7 @@ from jaxtyping import Array, Int
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Info, Model, State
 from natgrad.devices import keep_programs
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts, check_function
 from natgrad.fitting.methods import Method, method_of
 from natgrad.layers.task import check_parameters
 from natgrad.metrics.residuals import (
@@ -144,8 +144,9 @@ def least_squares(
     began = time.perf_counter()
     keep_programs()
     rules = _rules(steps, limits)
+    check_function(residuals)
     check_parameters(parameters)
-    parameters = jax.tree.map(jnp.asarray, parameters)
+    parameters, batch = jax.tree.map(jnp.asarray, (parameters, batch))
     problem, scale = _problem(residuals, weights, by_row, parameters, batch)
     algorithm = _algorithm(problem, method_of(method), scale)
     advance = jax.jit(lambda at, batch, limit: _advance(algorithm, rules, at, batch, limit))
@@ -174,8 +175,7 @@ def _rules(steps: int, limits: dict[str, float]) -> Rules:
         raise InputError(
             f"expected limits out of {', '.join(known)}, got {wrong[0]}; see natgrad.least_squares"
         )
-    if steps < 1:
-        raise InputError(f"expected at least one step, got {steps}; raise steps")
+    check_counts(steps=steps)
     for name, value in limits.items():
         if not value >= 0:
             raise InputError(f"{name} must be zero or positive, got {value}; leave it out for the default")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Estimate, Model, Objective, stateless
@@ -85,7 +86,7 @@ def check_parameters(parameters: Model) -> None:
     if not leaves:
         raise InputError("the parameters have no leaves; give at least one array")
     for path, leaf in leaves:
-        kind = jnp.asarray(leaf).dtype if not hasattr(leaf, "dtype") else leaf.dtype
+        kind = np.asarray(leaf).dtype if not hasattr(leaf, "dtype") else leaf.dtype
         if not jnp.issubdtype(kind, jnp.floating):
             raise InputError(
                 f"every leaf of the parameters is trained and must be floating-point, "

@@ -65,7 +65,8 @@ class Curvature:
         outputs = jax.eval_shape(self.task.network, self.parameters, self.inputs)
         rank = self.form.rank(outputs, self.data)
         shape = (self.rows.number * rank, rank)
-        return Product(self._product(), None, *self._factor(), self._gram, *shape, self.factor_rows)
+        gram = lambda: row_products(self.factor_rows())  # noqa: E731
+        return Product(self._product(), None, *self._factor(), gram, *shape, self.factor_rows)
 
     @property
     def like(self) -> Model:
@@ -108,9 +109,6 @@ class Curvature:
         scale = jnp.sqrt(jnp.asarray(number, outputs.dtype))
         down = lambda v: jax.linear_transpose(root, like)(push(v) / scale)[0].reshape(-1)  # noqa: E731
         return down, lambda w: pull(root(w.reshape(number, rank)) / scale)
-
-    def _gram(self) -> Float[Array, "sample sample"]:
-        return row_products(self.factor_rows())
 
     def _row(self, parameters: Model, row: Examples) -> Float[Array, "rank parameter"]:
         single = jax.tree.map(lambda leaf: leaf[None], row)

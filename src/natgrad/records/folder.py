@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from natgrad import config
 from natgrad.errors import InputError
-from natgrad.writing import extend, open_regular, write
+from natgrad.writing import extend, is_system, open_regular, write
 
 _TRIES = 5  # to take the lock, a tenth of a second apart
 _LONGEST = 1 << 20  # bytes of a row of the trace, which has thousands
@@ -43,15 +43,10 @@ def check_output_folder(out: str | Path | None) -> None:
 def check_writable(folder: Path, what: str) -> None:
     """Refuse, before any work, a folder that is not there and cannot be made, or may not be written."""
     nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK) or _is_system(nearest):
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK) or is_system(nearest):
         raise InputError(
             f"cannot write {what} to {folder}: {nearest} is not a folder you may write; give another --out"
         )
-
-
-def _is_system(folder: Path) -> bool:
-    """Whether a folder only looks like one that may be written, as those of /proc do for the superuser."""
-    return folder.resolve().parts[:2] in (("/", "proc"), ("/", "sys"))
 
 
 def create(out: str | Path | None, settings: config.Config) -> Path:

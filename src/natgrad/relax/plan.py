@@ -243,13 +243,13 @@ _STRATEGIES: dict[str, Callable[[Plan], Strategy]] = {
 
 
 def _start(start: Any) -> tuple[int, tuple[float, ...]]:
-    if isinstance(start, int | np.integer):
+    if isinstance(start, int | np.integer) and not isinstance(start, bool):
         return int(start), ()
     try:
         mean = np.atleast_1d(np.asarray(start, float))
     except (TypeError, ValueError):
         mean = np.empty((0, 0))
-    if mean.ndim != 1 or not np.all(np.isfinite(mean)):
+    if mean.ndim != 1 or isinstance(start, bool) or not np.all(np.isfinite(mean)):
         raise InputError(
             f"start is a number of variables or a list of finite numbers, got {start!r}; give for example 10"
         )

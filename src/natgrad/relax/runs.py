@@ -128,7 +128,12 @@ def _problem(name: str, size: int, family: str | None) -> functions.SearchProble
     if not Path(path).is_file() or specification is None or specification.loader is None:
         raise InputError(f"there is no Python file {path}; give FILE.py:NAME or the name of a known function")
     module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be imported ({type(error).__name__}: {error}); correct it"
+        ) from error
     if not callable(getattr(module, attribute, None)):
         raise InputError(f"{path} has no function {attribute!r}; give FILE.py:NAME")
     return functions.SearchProblem(getattr(module, attribute), family or "gaussian")

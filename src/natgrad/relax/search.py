@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 from natgrad.relax import loop, saved
 from natgrad.relax.plan import Plan, factor, from_json, make
+
+_SEEDS = 2**32 - 1
 
 _ask = functools.partial(jax.jit, static_argnums=0)(loop.ask_points)
 _tell = functools.partial(jax.jit, static_argnums=0)(loop.tell)
@@ -44,6 +46,7 @@ class Search:
             raise InputError(
                 "target: expected a number, got nan; leave it out to search until the budget ends"
             )
+        check_counts(0, _SEEDS, seed=seed)
         self.base = make(start, family, options)
         self.seed, self.target = seed, -np.inf if target is None else float(target)
         self.restart = 0
@@ -120,7 +123,7 @@ class Search:
             self.progress, row = _tell(self.skeleton, self.progress, *self._drawn, found)
         self.history.append(np.asarray(row)[None])
         self._drawn = None
-        self._refuse_nothing_but_nan()
+        self._refuse_nothing_finite()
 
     def advance(self, function: Any, limit: int, room: int) -> None:
         """Run up to `limit` generations of a JAX function of whole populations, compiled."""
@@ -130,7 +133,7 @@ class Search:
             )
             rows = np.asarray(rows)
         self.history.append(rows[~np.isnan(rows[:, 0])])
-        self._refuse_nothing_but_nan()
+        self._refuse_nothing_finite()
 
     def save(self, folder: str | Path) -> None:
         """Write the whole search into a folder, as one file without pickle."""
@@ -187,10 +190,10 @@ class Search:
         moved = jnp.asarray(place)
         return (state[0], state[1]._replace(mean=moved)) if plan.binary else state._replace(mean=moved)
 
-    def _refuse_nothing_but_nan(self) -> None:
-        if self.invalid == self.evaluations > 0:
+    def _refuse_nothing_finite(self) -> None:
+        if self.evaluations and self.best_value == np.inf:
             raise InputError(
-                f"the function returned no number at any of the first {self.evaluations} points; "
+                f"the function returned no finite number at any of the first {self.evaluations} points; "
                 "check it, or start elsewhere"
             )
 
@@ -198,7 +201,10 @@ class Search:
 def checked_values(values: Any, number: int) -> np.ndarray:
     """Values as float64, one per point."""
     try:
-        found = np.asarray(values, np.float64)
+        found = np.asarray(values)
+        if np.iscomplexobj(found):
+            raise TypeError
+        found = found.astype(np.float64)
     except (TypeError, ValueError):
         raise InputError(
             f"the function must return one real number per point, got {values!r:.80}; return a float"

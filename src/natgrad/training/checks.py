@@ -16,6 +16,7 @@ from natgrad.models import registry
 from natgrad.records.notes import TrainingProgress, next_copy
 
 OPERATIONS = 30_000_000_000  # of a chunk: a second or two of one or two cores
+_LAYERS = 100
 _STEPS = 2**31 - 1  # what a step counter holds
 ENOUGH_STEPS = 1000  # after which a training should know the means of its data
 ABOVE = 1.1  # times the loss of independent values: what is above is not noise
@@ -29,6 +30,11 @@ def check_training(settings: Any, dataset: Dataset) -> None:
     if batch > rows:
         raise InputError(
             f"the batch size {batch} is larger than the training set of {rows} rows; lower --batch-size"
+        )
+    layers = len(getattr(settings.model, "layers", ()))
+    if layers > _LAYERS:
+        raise InputError(
+            f"expected at most {_LAYERS} layers, got {layers}: each takes long to compile; use fewer"
         )
     steps = max(rows // batch * settings.training.epochs, settings.training.schedule_steps or 0)
     if steps > _STEPS:
@@ -47,6 +53,24 @@ def check_weights(number: int, *, flag: str = "--layers") -> None:
         raise InputError(
             f"the weights of this model, a copy and a gradient take {needed / 2**30:.3g} GB, this computer "
             f"has {memory / 2**30:.3g} GB; make {flag} smaller"
+        )
+
+
+def check_drawn(number: int, model: Any) -> None:
+    """Refuse to draw so many rows of a model at once that four numbers a unit fill the memory.
+
+    Units are counted by their biases. The system would end the process.
+    """
+    import jax  # which a sweep does without until it trains
+
+    from natgrad.devices import memory_bytes
+
+    units = sum(leaf.size for leaf in jax.tree.leaves(model) if leaf.ndim == 1)
+    most = memory_bytes() // (4 * 4 * max(units, 1))
+    if number > most:
+        raise InputError(
+            f"number: expected at most {most} rows, which fill the memory of this computer, got {number}; "
+            "draw fewer at a time"
         )
 
 

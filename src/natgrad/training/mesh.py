@@ -8,9 +8,7 @@ layout. The devices are those of JAX, on one computer or on several (`natgrad.tr
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -25,7 +23,6 @@ from natgrad.devices import everywhere, has_mesh, parts, placed
 from natgrad.errors import InputError
 
 MESH_AXES = ("rows", "units")
-_MOMENT = 0.02  # seconds between two questions whether the first process has found what it looks for
 _VIRTUAL = "XLA_FLAGS=--xla_force_host_platform_device_count"
 
 
@@ -140,15 +137,8 @@ def own_data(settings: Any) -> Dataset:
 
 
 def told_by_first(make: Callable[[], Any]) -> Any:
-    """What the first process finds, for all of them; what it refuses, all refuse.
-
-    It must be fit for JSON. However long it takes, no collective waits for it longer than a moment.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(_answer, make) if jax.process_index() == 0 else None
-        while not agreed(int(asked is not None and asked.done())):
-            time.sleep(_MOMENT)
-        text = asked.result() if asked else b""
+    """What the first process finds, for all of them; what it refuses, all refuse. It must be fit for JSON."""
+    text = _answer(make) if jax.process_index() == 0 else b""
     padded = np.zeros(agreed(len(text)), np.int32)
     padded[: len(text)] = list(text)
     found = json.loads(bytes(_agreed(padded).tolist()))

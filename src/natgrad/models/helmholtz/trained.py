@@ -20,6 +20,7 @@ from natgrad.models.helmholtz import machine as helmholtz
 from natgrad.models.helmholtz.likelihood import Likelihood
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.posterior import Posterior, posterior
+from natgrad.training.checks import check_drawn
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class Trained:
 
     def _drawn(self, number: int, seed: int) -> helmholtz.Pass:
         check_counts(number=number)
+        check_drawn(number, self.parameters)
         return _dream(generator.key(seed), self.parameters, number)
 
     def coded(self, rows: np.ndarray) -> Float[Array, "visible row"]:

@@ -206,12 +206,12 @@ def check(config: Any, dataset: Any) -> None:
         raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
     check_weights(_weights(chosen, dataset))
     if chosen.output == "softmax" and dataset.labels is not None:
-        _check_classes(max(int(found.max()) for found in dataset.labels.values()))
+        _check_classes(max(found.max() for found in dataset.labels.values()))
 
 
-def _check_classes(largest: int) -> None:
+def _check_classes(largest: Any) -> None:
     """Refuse labels that are names, such as numbers of articles: every number up to them would be a class."""
-    if largest > _CLASSES:
+    if not largest <= _CLASSES:  # nor is nan
         raise InputError(
             f"expected classes numbered from 0 to at most {_CLASSES}, got the label {largest}; renumber the "
             "labels, for example by numpy.unique(labels, return_inverse=True)"

@@ -13,6 +13,7 @@ def evaluate(
     temperatures: int = 10_000,
     turns: int = 1000,
     seed: int = 0,
+    mesh: str | None = None,
 ) -> dict[str, Any]:
     """Measure the log-likelihood of a machine on held-out rows, exactly or by annealed importance sampling.
 
@@ -27,11 +28,14 @@ def evaluate(
         temperatures: Temperatures of annealing.
         turns: Turns of Gibbs sampling before the reverse chains start.
         seed: Decides the samples.
+        mesh: Devices that split the chains, as in rows=4.
     """
     from natgrad.models.rbm.measure import evaluate_machine
+    from natgrad.training.mesh import on_mesh
 
     counts = {"chains": chains, "temperatures": temperatures, "turns": turns}
-    return evaluate_machine(run, data, rows=rows, seed=seed, **counts)
+    with on_mesh(mesh):
+        return evaluate_machine(run, data, rows=rows, seed=seed, **counts)
 
 
 def sample(

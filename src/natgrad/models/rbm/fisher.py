@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Carry, Metric, Product
+from natgrad.devices import placed
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import DenseBlocks
 from natgrad.metrics.layered import LayeredFisher
@@ -92,9 +93,10 @@ class SampledFisher:
         return jnp.trace(inner) / sum(leaf.size for leaf in jax.tree.leaves(self.like))
 
     def factor_rows(self) -> Float[Array, "sample parameter"]:
-        """R as a matrix, for small machines."""
-        outer = (self.hidden[:, None] * self.visible).reshape(-1, self.visible.shape[1])
-        rows = jnp.concatenate([outer, self.hidden, self.visible]).T
+        """R as a matrix, for small machines; on a mesh units are gathered for it, which are fewer numbers."""
+        hidden, visible = placed(self.hidden, None, "rows"), placed(self.visible, None, "rows")
+        outer = (hidden[:, None] * visible).reshape(-1, visible.shape[1])
+        rows = jnp.concatenate([outer, hidden, visible]).T
         return (rows - rows.mean(axis=0)) / self._root()
 
     def centered(self) -> "SampledFisher":

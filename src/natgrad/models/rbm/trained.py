@@ -20,6 +20,7 @@ from natgrad.models.rbm.likelihood import LogPartition, log_likelihoods, log_par
 from natgrad.models.rbm.machine import Boltzmann, bias_of, hidden_inputs, visible_inputs
 from natgrad.models.rbm.partition import is_enumerable
 from natgrad.models.rbm.units import BernoulliUnits, UnitRows
+from natgrad.training.checks import check_drawn
 
 TURNS = 1000  # from where chains start to where they are looked at
 
@@ -125,6 +126,7 @@ class TrainedBoltzmann:
     def _drawn(self, number: int, turns: int, seed: int) -> gibbs.Drawn:
         at_least_one("number", number)
         at_least_one("turns", turns)
+        check_drawn(number, self.parameters)
         key_start, key_turns = jax.random.split(generator.key(seed))
         if self.chains is None:
             hidden = _independent(key_start, self.parameters, number)

@@ -23,6 +23,7 @@ from natgrad.models.vae.likelihood import (
     importance_likelihood,
 )
 from natgrad.models.vae.machine import Variational, fantasies, recognized, visible_means
+from natgrad.training.checks import check_drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +149,7 @@ class TrainedVariational:
 
     def _drawn(self, number: int, seed: int) -> tuple[Array, Array]:
         check_counts(number=number)
+        check_drawn(number, self.parameters)
         return _fantasies(generator.key(seed), self.parameters, number)
 
 
