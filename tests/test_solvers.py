@@ -105,7 +105,7 @@ def test_dense_blocks_only_by_the_direct_solver():
     np.testing.assert_allclose(join(found.value), dense_solve(blocks, gradient, 0.1), atol=1e-9)
     for solver in (dual(), unit_conjugate_gradient(2)):
         with pytest.raises(ValueError, match="needs a metric made of rows"):
-            solver.prepare(given, jnp.full(4, 0.1))
+            run(solver, given, gradient, 0.1)
 
 
 def test_diagonal_divides_by_the_diagonal():
