@@ -28,15 +28,15 @@ ANSWER = "answer:"
 def worker(arguments: argparse.Namespace) -> None:
     """One process: for every line that comes in, take some steps and print how many there were a second."""
     from natgrad import config
-    from natgrad.training import hosts, resume, session
-    from natgrad.training.mesh import on_mesh
+    from natgrad.training import hosts, session
+    from natgrad.training.mesh import on_mesh, own_data
 
     if arguments.process is not None:
         hosts.connect(hosts.Hosts(arguments.address, 2, arguments.process, 600))
     chosen = {"data": DATA, "layers": LAYERS, "method": arguments.method, "batch_size": arguments.batch}
     settings = config.resolve(chosen | {"epochs": 100})
     with on_mesh(None if arguments.process is None else "rows=2"):
-        training = session.Session.begin(settings, resume.dataset(settings))
+        training = session.Session.begin(settings, own_data(settings))
         training.advance = training._compile()
         order = training._order(0)
         training._chunk(order, 0, arguments.steps)
