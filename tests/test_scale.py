@@ -140,15 +140,21 @@ print(json.dumps(run.summary))
 """
 
 
-@pytest.mark.slow
-def test_a_run_of_four_devices_continues_on_one(file, place):
-    """A state carries no layout; what was computed on a mesh is in the environment."""
-    code = RUNS.replace("FILE", repr(file)).replace("OUT", repr(str(place / "meshed")))
+def on_four_devices(code):
+    """What a program prints last, in a process with four virtual devices."""
     environment = os.environ | {"XLA_FLAGS": f"{VIRTUAL}=4", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
     asked = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=280
     )
     assert asked.returncode == 0, asked.stderr
+    return asked.stdout.splitlines()[-1] if asked.stdout else ""
+
+
+@pytest.mark.slow
+def test_a_run_of_four_devices_continues_on_one(file, place):
+    """A state carries no layout; what was computed on a mesh is in the environment."""
+    code = RUNS.replace("FILE", repr(file)).replace("OUT", repr(str(place / "meshed")))
+    on_four_devices(code)
     assert json.loads((place / "meshed/environment.json").read_text())["mesh"] == {"rows": 2, "units": 2}
     alone = natgrad.train(
         data=file,
@@ -228,10 +234,5 @@ print(json.dumps([[evaluate(OUT, samples=8, mesh=m)["test_ll"], minimized(m)] fo
 @pytest.mark.slow
 def test_commands_on_a_mesh_find_what_they_find_on_one_device(file, place):
     code = COMMANDS.replace("FILE", repr(file)).replace("OUT", repr(str(place / "measured")))
-    environment = os.environ | {"XLA_FLAGS": f"{VIRTUAL}=4", "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
-    asked = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=280
-    )
-    assert asked.returncode == 0, asked.stderr
-    alone, together = json.loads(asked.stdout.splitlines()[-1])
+    alone, together = json.loads(on_four_devices(code))
     np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-8)

@@ -138,7 +138,7 @@ def _folded(
     term: Callable[..., Array],
     *arrays: Float[Array, "unit draw"],
 ) -> Float[Array, "side draw"]:
-    """Terms of all slices of the units combined, in passing: no term is ever stored.
+    """The terms of all slices of the units, combined as they are computed: no term is ever stored.
 
     Tracing is most of a second start, so a term is traced once for all slices.
     """
