@@ -100,6 +100,7 @@ def test_public_names_resolve_and_are_documented(name: str) -> None:
     assert getattr(natgrad, name).__doc__
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", ["natgrad.load", "import natgrad.models.helmholtz.measure"])
 def test_public_names_are_callable_whatever_was_imported_before(first: str) -> None:
     code = (

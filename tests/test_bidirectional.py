@@ -30,8 +30,8 @@ def enumerated(coding):
     return model, visible, logs, np.log(np.exp(logs).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.few(1)
 def test_the_unnormalized_likelihood_is_within_its_error(coding):
     model, visible, logs, _ = enumerated(coding)
     got = bidirectional.log_unnormalized(jax.random.key(1), model, visible, samples=4000)

@@ -78,6 +78,7 @@ def test_the_published_estimator_has_its_own_record_and_table(file):
     assert table.page(found) == published.record_of(file).with_suffix(".md").read_text("utf-8")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("limit", [None, 5])
 def test_the_published_estimator_weighs_dreams_by_other_samples(limit):
     """Row by row: sum over the first rows of w_r p (1 - p) u u^T / n, with the weight of all rows."""

@@ -96,6 +96,7 @@ def families(number=48):
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", [slow("seeds"), slow("split"), "folded", "grandchildren"])
 def test_keys_are_uncorrelated(family):
     number, length = 48, 1 << 12

@@ -141,6 +141,7 @@ def test_reconstructions_agree_with_enumeration(coding):
         np.testing.assert_allclose(log_p, np.log(total), atol=0.03)
 
 
+@pytest.mark.slow
 def test_what_is_said_of_a_row_does_not_depend_on_its_neighbors():
     rows = trained().sample(300, seed=5)  # more than one portion
     together = trained().posterior(rows, samples=20)[0]

@@ -86,11 +86,11 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("decay", "method"),
     few_of([(0.8, "dnrws"), (0.0, "nws, kept")], (0.0, 0.8), METHODS),
 )
-@pytest.mark.few(1)
 def test_the_radius_of_a_config_is_the_kl_of_its_steps(method, decay):
     """Of either network, by the metric in use, at every step of a training."""
     chosen = {"metric.kl_radius": RADIUS, "metric.gradient_decay": decay, "learning_rate": LONG}

@@ -101,6 +101,7 @@ def test_machines_too_large_to_enumerate_are_refused(sizes, units):
         exact.log_likelihood(model, jnp.ones((4, 1)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize(
     "sizes", ["two", *(pytest.param(n, marks=pytest.mark.slow) for n in ("one", "three"))]

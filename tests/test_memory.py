@@ -138,6 +138,7 @@ KINDS = [("|u1", False, "round"), ("|u1", True, "data"), ("<f2", False, "data"),
 SLOW = [("|u1", False, "data"), ("|u1", True, "round"), ("|i1", False, "round"), ("<f8", True, "data")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("dtype", "order", "action"), [*KINDS, *(pytest.param(*kind, marks=pytest.mark.slow) for kind in SLOW)]
 )

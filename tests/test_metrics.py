@@ -111,6 +111,7 @@ def test_generation_blocks_are_the_full_fisher(coding, sizes):
     np.testing.assert_allclose(full, expected, atol=1e-10)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_recognition_blocks_are_the_full_fisher(coding, sizes):
@@ -163,7 +164,7 @@ SOURCES = {
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 def test_sources_equal_loops(coding, source):
     make, which, network, kind = SOURCES[source]
     model, drawn = sampled(coding)
@@ -179,6 +180,7 @@ def test_sources_equal_loops(coding, source):
             np.testing.assert_allclose(block, loop_block(inputs, logits, weights, layer, unit), atol=1e-12)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("source", SOURCES)
 def test_values_suffice(source):
     """A metric that computes its logits again finds the same, whatever logits it is given."""

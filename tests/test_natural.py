@@ -89,6 +89,7 @@ def test_direction_is_the_dense_solve(coding):
     np.testing.assert_allclose(found.prior, 1.2 * estimate.gradient.prior / (0.2 + p * (1 - p)), atol=1e-12)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("solver", [direct(), unit_conjugate_gradient(3), diagonal()], ids=lambda s: s.name)
 def test_large_damping_is_plain_descent(solver):
     model = machine()
@@ -153,6 +154,7 @@ FEW = [("in samples", False, "cg"), ("over parameters", True, "cg")]  # test_sol
 REST = [case for case in product(PLACES, (False, True), CURVED) if case not in FEW]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("place", "relative", "choose"), [*FEW, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )

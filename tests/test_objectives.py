@@ -58,7 +58,7 @@ def column(model, drawn, sample, row):
 
 @pytest.mark.parametrize("coding", CODINGS)
 @pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_log_weights_equal_loops(coding, sizes):
     model = machine(SIZES[sizes], CODINGS[coding])
     m = oracles.numpy_model(model)
@@ -134,6 +134,7 @@ def test_the_gradient_of_revalue_is_that_of_the_estimate(coding, method):
     assert np.abs(vector(slope(moved, estimate.samples)) - found).max() > 1e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("coding", CODINGS)
 def test_weights_sum_to_one_and_follow_their_definition(coding):
     model = machine(coding=CODINGS[coding])
@@ -149,6 +150,7 @@ def z_scores(estimates, exact):
     return (mean - exact) / np.maximum(error, 1e-12)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("coding", CODINGS)
 def test_sleep_is_unbiased(coding):
     """The mean sleep gradient is that of E_p[-log q(h | x)], summed over all states."""
@@ -170,6 +172,7 @@ def test_sleep_is_unbiased(coding):
     assert np.abs(z_scores(flat, exact)).max() < 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("coding", CODINGS)
 def test_wake_is_unbiased(coding):
     """Wake-sleep's generation gradient is that of E_q[-log p(x, h)] over the batch."""

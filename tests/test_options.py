@@ -176,6 +176,7 @@ def test_several_methods_take_turns_in_order():
     assert [int(other.steps) for other in state.objective[1]] == [2, 1]
 
 
+@pytest.mark.slow
 def test_average_of_models():
     model = machine()
     batch = batch_of(model)

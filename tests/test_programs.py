@@ -88,7 +88,7 @@ DAMPED = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", DAMPED.values(), ids=DAMPED)
 def test_trainings_that_differ_in_their_damping_share_a_program(tmp_path, place, data, traces, settings):
     del place

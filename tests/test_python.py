@@ -33,6 +33,7 @@ def run(place):
     return natgrad.train(data=ROWS, out=place / "arrays", **SETTINGS)
 
 
+@pytest.mark.slow
 def test_names_are_found_before_and_after_they_are_imported():
     code = "import natgrad; assert 'jax' not in __import__('sys').modules; print(*dir(natgrad)); "
     code += "print(natgrad.sklearn.HelmholtzMachine.__name__, natgrad.optax.linked.__name__)"

@@ -16,7 +16,7 @@ from natgrad.models import registry
 from natgrad.training.mesh import mesh_sizes
 from scale_cases import CASES, MORE, ROWS, VIRTUAL, begun, bits, printed, tiny_data, training_of
 
-QUICK = ("rows=4", "bits", "nrws", "rows=2,units=2", "direct", "network")
+QUICK = ("rows=4", "bits", "nrws", "rows=2,units=2", "direct")
 BLOCKS = {(17, 17), (9, 9), (5, 5), (48, 48), (154, 154)}  # of units, in sample space, of a network
 PARAMETERS = 2 * (16 * 8 + 8 * 4) + 16 + 8 + 8 + 4 + 4  # of a machine with 16, 8 and 4 units
 LONG = 1000  # seconds, of a computer that has other things to do

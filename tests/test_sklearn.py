@@ -30,6 +30,7 @@ def fitted():
     return machine(epochs=3).fit(X)
 
 
+@pytest.mark.slow
 def test_features_are_the_posterior_means_of_all_hidden_units(fitted):
     features = fitted.transform(X)
     assert features.shape == (24, 5)

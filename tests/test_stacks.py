@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from natgrad import tree
 from natgrad.layers import stacks
@@ -30,6 +31,7 @@ def assert_close(left, right, atol):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=atol), left, right)
 
 
+@pytest.mark.slow
 def test_products_are_those_of_every_layer():
     product = lambda vector, metric: metric.mv(vector)  # noqa: E731
     together = jax.jit(lambda *given: stacks.map_stacked(product, *given))

@@ -77,6 +77,7 @@ def test_train_learns_and_says_what_a_kind_says(tmp_path, data, capsys):
     }
 
 
+@pytest.mark.slow
 def test_parts_have_rates_of_their_own(tmp_path, data):
     import jax
     from toy_kind import KIND

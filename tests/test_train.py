@@ -180,6 +180,7 @@ def test_evaluating_a_run(run):
             evaluate_run(run.folder, **bad)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("logit", "samples", "heavy"),
     [

@@ -39,6 +39,7 @@ CASES = [(14, "own"), (10, "late")]
 REST = [case for case in product((5, 10, 14, 29), ("own", "late")) if case not in CASES]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("limit", "weighing"), [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )

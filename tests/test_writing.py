@@ -48,6 +48,7 @@ def refused(sentence):
         yield
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(name, call, tmp_path, monkeypatch):

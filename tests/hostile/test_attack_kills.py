@@ -142,6 +142,7 @@ def test_kills_of_other_kinds(name, tmp_path, launch, data, tried):
     assert arrays(run) == arrays(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_kills_of_a_search(tmp_path, launch, tried):
     (tmp_path / "slow.py").write_text(SLOW)

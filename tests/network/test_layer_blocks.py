@@ -154,6 +154,7 @@ def perceptron(p, x):
     return jnp.tanh(x @ p["w"] + p["b"]) @ p["out"]
 
 
+@pytest.mark.slow
 def test_kronecker_blocks_are_exact_for_one_row():
     params, network = {"w": drawn(4, 3), "b": drawn(3, seed=1), "out": drawn(3, 2, seed=2)}, perceptron
     x = drawn(1, 4, seed=3)
@@ -266,6 +267,7 @@ def test_averages_are_exponential_and_corrected():
     close(second.blocks[0].inputs, (alone[0][0].inputs + 2 * alone[1][0].inputs) / 3)
 
 
+@pytest.mark.slow
 def test_a_chain_under_jit_and_scan_keeps_its_blocks():
     """Two steps with one measurement: the second has the first one's inverses, as the definition has it."""
     network, params, x = of_flax()

@@ -20,6 +20,7 @@ def promotion():
     jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_words_from_sparse_rows():
     found = load_digits(n_class=3)
     X, y = found.data[::2], np.array(["zero", "one", "two"])[found.target[::2]]

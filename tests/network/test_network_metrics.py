@@ -111,6 +111,7 @@ def expected(name):
     }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "metric", "size"), EQUATIONS)
 def test_metrics_are_what_their_equations_say(name, metric, size):
     """Gauss-Newton equals the printed Fisher metric for all three outputs [revisiting eq. 14-21]."""
@@ -118,6 +119,7 @@ def test_metrics_are_what_their_equations_say(name, metric, size):
     assert_close(found[metric, size][0], expected(name)[metric])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_the_factor_squared_is_the_metric(name):
     found = [pair for place, pair in metric_matrices(name).items() if place in FACTORS]

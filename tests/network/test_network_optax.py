@@ -41,6 +41,7 @@ def test_the_update_is_the_damped_natural_direction():
     assert state.evidence.damping == 0.1
 
 
+@pytest.mark.slow
 def test_the_metric_may_see_other_unlabeled_rows():
     task, parameters, rows = problem("softmax")
     gradients = loss_gradient(task, parameters, rows)

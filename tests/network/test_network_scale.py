@@ -46,6 +46,7 @@ def parameter_bytes():
     return sum(4 * leaf.size for leaf in jax.tree.leaves(shapes(1)[0]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", [64, 1000])
 def test_a_product_on_ten_million_parameters_needs_four_times_their_memory_at_most(optimized, rows):
     assert parameter_bytes() > 4e7

@@ -411,6 +411,7 @@ def test_the_speeds_are_those_that_were_measured():
     assert {kind: own._asdict() for kind, own in cost.SPEEDS.items()} == record["speeds"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", [(30, 9), (9, 30)])
 def test_every_exact_solver_and_converged_iterations_agree(shape):
     """Dense, by QR, by Cholesky, in sample space and by conjugate gradients, to 1e-8."""

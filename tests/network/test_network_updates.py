@@ -339,6 +339,7 @@ def test_hessian_free_is_its_parts():
     assert task_loss(task, moved, rows) < preset.value
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
 def test_unit_blocks_are_the_blocks_of_the_full_metric(name):
     layers = mlp((2, 3, 3))
@@ -362,6 +363,7 @@ def blocks_of(metric, task, layers, inputs, key=KEY):
     return measured_on(metric, task, layers, Examples(inputs), key).blocks
 
 
+@pytest.mark.slow
 def test_sampled_unit_blocks_are_unbiased():
     layers, task = mlp((2, 2, 3)), Task(perceptron.perceptron(), outputs.softmax())
     x = jnp.asarray(np.random.default_rng(1).normal(size=(2, 2)))

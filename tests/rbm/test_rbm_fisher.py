@@ -117,6 +117,7 @@ def stored(coding):
     return fisher.StoredFisher(jnp.asarray(every.fisher()), weighted(coding).offsets, model)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("coding", "kind"), [("signed", "sampled"), ("binary", "stored")])
 def test_the_metric_in_the_centered_chart(coding, kind):
     model, every = looked_at(coding)
@@ -133,6 +134,7 @@ def test_the_metric_in_the_centered_chart(coding, kind):
         np.testing.assert_allclose(operator.centered().matrix, expected, atol=1e-10)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("coding", "kind"), [("binary", "sampled"), ("signed", "stored")])
 def test_blocks_are_those_of_the_whole(coding, kind):
     operator = weighted(coding)

@@ -14,6 +14,7 @@ from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits
 codings = pytest.mark.parametrize("coding", list(CODINGS))
 
 
+@pytest.mark.few(1)
 @codings
 def test_energies_and_conditionals_agree_with_all_states(coding):
     model = made(coding)
@@ -55,7 +56,7 @@ def test_a_gaussian_machine_integrates_to_the_closed_form():
 
 
 @pytest.mark.parametrize("units", [*(BernoulliUnits(c) for c in CODINGS.values()), GaussianUnits()])
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_mean_and_variance_are_derivatives_of_the_log_partition(units):
     at = jnp.array([[-3.0], [-0.2], [0.0], [1.7]])
     slope = jax.grad(lambda y: units.log_partition(y).sum())
@@ -94,8 +95,8 @@ def test_the_centered_gradient_is_that_of_the_centered_energy():
     np.testing.assert_allclose(found.visible_bias + shift.visible_bias, expected.visible_bias, atol=1e-12)
 
 
+@pytest.mark.slow
 @codings
-@pytest.mark.few(1)
 def test_gibbs_sampling_has_the_machine_as_its_law(coding):
     model, number = made(coding, scale=0.4), 20_000
     every = Enumerated(model, coding)

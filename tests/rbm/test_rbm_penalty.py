@@ -46,7 +46,7 @@ def naive_penalty(model, coding, chosen):
         ("signed", (4, 3), "hh"),
     ],
 )
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_the_gradient_is_that_of_the_enumerated_penalty(coding, sizes, chosen):
     model = made(coding, sizes)
     expected, slope = jax.jit(jax.value_and_grad(lambda m: naive_penalty(m, coding, chosen)))(model)

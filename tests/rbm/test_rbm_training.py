@@ -115,7 +115,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 def test_every_way_trains_a_step(name, binary, real):
     """Without a folder, since a program takes a second to compile."""
     settings = {"model": "rbm", "hidden": 3, "batch_size": 8, "chains": 10, "data": binary} | CASES[name]

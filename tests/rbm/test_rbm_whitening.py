@@ -58,7 +58,7 @@ def log_p_of_chart(inner, chart, offsets, coding):
 
 @codings
 @pytest.mark.parametrize("rule", list(RULES))
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_an_update_of_the_chart_changes_no_probability(coding, rule):
     """With old and new U and V, its parameters absorbing the change, it is the plain machine."""
     model, offsets, chart = made(coding), some_offsets(), some_chart()
@@ -124,6 +124,7 @@ def test_the_rule_tends_to_a_root_of_the_inverse():
             np.testing.assert_allclose(one.T @ one, other.T @ other, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.few(1)
 @codings
 def test_distances_against_all_states(coding):
     model, chart, offsets = made(coding), some_chart(), some_offsets()

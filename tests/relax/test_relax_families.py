@@ -106,6 +106,7 @@ def distributions(member, theta):
     }
 
 
+@pytest.mark.few(3)
 @each_chart
 def test_charts_round_trip(name, key):
     assert_close(*facts_in(name, key)["round trip"], 1e-10)
@@ -123,6 +124,7 @@ def test_natural_gradient_is_the_same_tangent_in_every_chart(name, key):
     assert_close(*facts_in(name, key)["cheap natural gradient"])
 
 
+@pytest.mark.few(1)
 @each
 @pytest.mark.parametrize("fact", ["eta", "theta", "legendre"])
 def test_potentials_are_dual(name, fact):
@@ -141,6 +143,7 @@ def test_expectation_density_entropy_and_divergence_are_exact_sums(name, fact):
     assert_close(*facts(name)["distributions"][fact], 1e-10)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["independence", "pairwise", "categorical", "full"])
 def test_samples_have_the_expectations(name):
     member, theta = FAMILIES[name]

@@ -23,6 +23,7 @@ def test_the_toy_function_is_the_slides_table():
     assert_close(TOY(jnp.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])), [6, -4, -2, 0], 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["independence", "pairwise"])
 def test_enumerated_expectation_and_its_gradient_are_sums(name):
     family, theta = FAMILIES[name]
@@ -56,6 +57,7 @@ def test_gaussian_gradient_of_a_quartic_is_the_covariance_with_the_statistics():
     assert_close(gradient, (chances * values) @ (statistics - chances @ statistics), 1e-9)
 
 
+@pytest.mark.slow
 def test_monte_carlo_gradient_is_unbiased_with_either_center():
     family, theta = FAMILIES["pairwise"]
     exact = jax.grad(relaxation.enumerated_mean(TOY, family))(theta)

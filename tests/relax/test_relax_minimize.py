@@ -21,6 +21,7 @@ def tilted(x):
     return jnp.sum(jnp.array([1.0, 10.0, 100.0]) * (x - 1) ** 2)
 
 
+@pytest.mark.slow
 def test_a_python_function_and_a_jax_function_reach_the_same_minimum():
     slow = natgrad.minimize(lambda x: float(tilted(x)), 3, target=1e-9, seed=2)
     fast = natgrad.minimize(tilted, 3, target=1e-9, seed=2)

@@ -137,6 +137,7 @@ def test_adaptive_coins_move_by_the_fisher_length_and_stand_still_without_inform
     assert_close(still.eta, np.zeros(50))
 
 
+@pytest.mark.slow
 def test_a_field_learns_the_function_that_its_statistics_span():
     family = pairwise(4, [(0, 1), (1, 2), (2, 3)])
     coefficients = jnp.array([0.5, -0.2, 0.3, 0.1, 1.0, -0.7, 0.4])

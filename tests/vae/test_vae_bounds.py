@@ -112,7 +112,7 @@ def along_a_line(value, model):
 
 
 @pytest.mark.parametrize("name", ["elbo", "importance", "sleep"])
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_gradients_are_finite_differences_of_the_loss_of_fixed_draws(name):
     model = made(gaussian=True, hidden=(2,))
     draws = drawn_for(generator.key(3), model, rows_for(model), 3, dreaming=True)
@@ -144,6 +144,7 @@ def test_wake_gradients_are_those_of_weighted_draws_that_stay():
     compare(found, (expected.recognition, expected.generation))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("generation", "recognition"), [("elbo", "elbo"), ("importance", "sleep")])
 def test_each_network_has_the_gradient_of_its_own_lesson(generation, recognition):
     """And `revalue` is a loss with that gradient."""

@@ -40,6 +40,7 @@ def gaussian():
     return machine(visible="gaussian", scale=True, learning_rate=0.02).fit(REAL)
 
 
+@pytest.mark.slow
 def test_features_are_the_means_of_q_and_come_back(fitted):
     features = fitted.transform(X)
     np.testing.assert_array_equal(features, fitted.model_.encode(X)[0])

@@ -24,6 +24,7 @@ def reconstructions(model, rows, nodes=40):
     return np.array(found).T
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("memory_mb", "gaussian"), [(0.001, False), (64.0, True)])
 def test_the_bound_and_its_parts_equal_quadrature(memory_mb, gaussian):
     """Whether rows and samples are taken one at a time or all at once; with as many samples as asked for."""
@@ -83,6 +84,7 @@ def numbered(rows):
     return np.asarray(rows) @ np.array([4, 2, 1])
 
 
+@pytest.mark.slow
 def test_completions_follow_the_conditional_distribution():
     """|z| < 5 for every state of the hidden pixels, where these depend on the known one."""
     model, row, number = made(latent=2, scale=3.0), np.array([0.0, 1.0, 0.0]), 1500

@@ -114,6 +114,7 @@ def test_unit_blocks_are_unbiased_blocks_of_the_fisher_and_exact_for_outputs(nam
         np.testing.assert_allclose(whole[-1, :-1], 0, atol=1e-10)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["recognition", "generation"])
 def test_scored_rows_are_the_outer_products_of_scores(name):
     """Products, Gram matrix and diagonal of a draw equal those of explicit scores."""
