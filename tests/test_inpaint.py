@@ -16,7 +16,7 @@ from cases import CODINGS
 from natgrad.cli.main import main
 from natgrad.data import load_settings
 from natgrad.errors import InputError
-from natgrad.evaluate.given import GivenImages
+from natgrad.evaluate.given_images import GivenImages
 from natgrad.layers import generator
 from natgrad.models.helmholtz import inpainting as inpaint
 from natgrad.models.helmholtz.inpainting import Chain

@@ -35,7 +35,7 @@ import natgrad
 from natgrad import config
 from natgrad.data import load
 from natgrad.errors import InputError
-from natgrad.evaluate.given import GivenImages
+from natgrad.evaluate.given_images import GivenImages
 from natgrad.report.listing import list_runs
 from natgrad.models.helmholtz.trained import Trained
 

@@ -30,7 +30,7 @@ from natgrad.config.sections import FORMAT
 from natgrad.core import State
 from natgrad.data import load as load_data
 from natgrad.errors import InputError
-from natgrad.models.helmholtz import estimator as estimators
+from natgrad.models.helmholtz.estimator import HelmholtzMachine
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.records import folder
 from natgrad.records import state as states
@@ -44,7 +44,7 @@ from natgrad.sweep.plan import read_plan
 from natgrad.sweep.search import SettingSearch
 from natgrad.sweep.store import open_study
 from natgrad.sweep.tickets import TicketStore
-from natgrad.training import chunk, estimating, session
+from natgrad.training import chunk, estimators, session
 from natgrad.training import compile as compiling
 from natgrad.training import resume as start
 from natgrad.training.chunk import Course
@@ -350,14 +350,14 @@ def missing_data(scene):
 
 
 def narrow_features(scene):
-    fitted = estimators.HelmholtzMachine()
+    fitted = HelmholtzMachine()
     fitted.model_ = natgrad.load(scene.trained).model
     return said(lambda: fitted.inverse_transform(np.zeros((2, 4))))
 
 
 def other_sizes(scene):
     states_ = [State(machine(sizes), (), (), (), jnp.int32(0), ()) for sizes in ((3, 2), (3, 4))]
-    return said(lambda: estimating._continued(*states_))
+    return said(lambda: estimators._continued(*states_))
 
 
 def unwritable_report(scene):
@@ -469,7 +469,7 @@ TRIGGERS = {
         missing_data,
     ],
     "sklearn.md": [
-        lambda scene: said(lambda: estimators.HelmholtzMachine().fit(2 * np.eye(3))),
+        lambda scene: said(lambda: HelmholtzMachine().fit(2 * np.eye(3))),
         narrow_features,
         other_sizes,
     ],

@@ -11,7 +11,7 @@ import pytest
 import natgrad
 from natgrad.data.arrays import saved_arrays
 from natgrad.errors import InputError
-from natgrad.evaluate.completed import checked_mask
+from natgrad.evaluate.completions import checked_mask
 from natgrad.relax.minimize import Result
 from trainings import SETTINGS, same
 

@@ -26,7 +26,7 @@ from natgrad.models.helmholtz.measure import evaluate_run, fisher_run
 from natgrad.models.helmholtz.trained import Trained
 from natgrad.models.registry import Shape
 from natgrad.training import run as training
-from natgrad.training.shown import sample_run
+from natgrad.training.sampling import sample_run
 from trainings import parameters, timeless
 
 SETTINGS = {

@@ -8,7 +8,7 @@ from vae_cases import hermite, log_conditional, log_marginal, made, states
 
 from natgrad import InputError
 from natgrad.layers import generator
-from natgrad.models.vae.completing import CompletionChain, moved
+from natgrad.models.vae.inpainting import CompletionChain, moved
 from natgrad.models.vae.likelihood import evidence_bound, importance_likelihood
 from natgrad.models.vae.trained import TrainedVariational
 

@@ -19,7 +19,7 @@ from natgrad.errors import InputError
 from natgrad.layers.bernoulli import probability
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.models.helmholtz.trained import Trained
-from natgrad.training.estimating import FLOATS, RowEstimator, estimator_settings
+from natgrad.training.estimators import FLOATS, RowEstimator, estimator_settings
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -248,7 +248,7 @@ SPEC = Spec(
     check=check,
     commands={
         "evaluate": "natgrad.models.helmholtz.commands:evaluate",
-        "sample": "natgrad.training.showing:sample",
+        "sample": "natgrad.training.sample_command:sample",
         "fisher": "natgrad.models.helmholtz.commands:show_fisher",
     },
     estimators={"HelmholtzMachine": "natgrad.models.helmholtz.estimator:HelmholtzMachine"},

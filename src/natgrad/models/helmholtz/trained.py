@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.errors import InputError, check_counts
-from natgrad.evaluate.completed import Completions, checked_mask
+from natgrad.evaluate.completions import Completions, checked_mask
 from natgrad.evaluate.notebook import model_html, model_text
 from natgrad.layers import generator
 from natgrad.models.helmholtz import exact, export

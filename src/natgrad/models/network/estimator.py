@@ -21,7 +21,7 @@ from natgrad import config
 from natgrad.models.network import kind
 from natgrad.models.network.spec import Shape
 from natgrad.models.network.trained import TrainedNetwork
-from natgrad.training.estimating import FLOATS, as_dense, estimator_settings, rows_as_data, trained_on
+from natgrad.training.estimators import FLOATS, as_dense, estimator_settings, rows_as_data, trained_on
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -21,7 +21,7 @@ from natgrad.layers import generator
 from natgrad.models.vae.likelihood import row_likelihoods
 from natgrad.models.vae.machine import Variational
 from natgrad.models.vae.trained import TrainedVariational
-from natgrad.training.estimating import FLOATS, RowEstimator, estimator_settings
+from natgrad.training.estimators import FLOATS, RowEstimator, estimator_settings
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -127,7 +127,7 @@ SPEC = Spec(
     check=check,
     commands={
         "evaluate": "natgrad.models.vae.commands:evaluate",
-        "sample": "natgrad.training.showing:sample",
+        "sample": "natgrad.training.sample_command:sample",
         "fisher": "natgrad.models.vae.commands:show_fisher",
     },
     estimators={"VAE": "natgrad.models.vae.estimator:VAE"},

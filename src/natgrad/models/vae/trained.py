@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.errors import InputError, check_counts
 from natgrad.evaluate import trust
-from natgrad.evaluate.completed import Completions, checked_mask
+from natgrad.evaluate.completions import Completions, checked_mask
 from natgrad.evaluate.notebook import model_html, model_text
 from natgrad.evaluate.weights import Likelihood, in_portions
 from natgrad.layers import generator
-from natgrad.models.vae.completing import completed
+from natgrad.models.vae.inpainting import completed
 from natgrad.models.vae.likelihood import (
     PORTION_OF_ROWS,
     EvidenceBound,

@@ -1,4 +1,4 @@
-"""The command `sample` of every kind whose model has what `natgrad.training.shown` asks for; no JAX."""
+"""The command `sample` of every kind whose model has what `natgrad.training.sampling` asks for; no JAX."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def sample(
         raise InputError(
             "--mask needs --given: expected the image whose part is hidden, such as --given test:0"
         )
-    from natgrad.training.shown import complete_run, sample_run
+    from natgrad.training.sampling import complete_run, sample_run
 
     if given is None:
         return sample_run(run, number=_SAMPLES if number is None else number, seed=seed, out=out)

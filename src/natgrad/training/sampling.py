@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from natgrad.data import load_settings
-from natgrad.evaluate.completed import save_completions, save_reconstructions
-from natgrad.evaluate.given import GivenImages
+from natgrad.evaluate.completions import save_completions, save_reconstructions
+from natgrad.evaluate.given_images import GivenImages
 from natgrad.evaluate.pictures import picture_place, save_samples
 from natgrad.training.run import load
 
