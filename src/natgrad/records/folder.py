@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from natgrad import config
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.writing import extend, is_system, open_regular, write
 
 _TRIES = 5  # to take the lock, a tenth of a second apart
@@ -76,6 +76,7 @@ def new_run(out: str | Path | None, settings: config.Config) -> Iterator[Path]:
 
 def open_run(folder: str | Path) -> tuple[Path, config.Config]:
     """An existing run and its config."""
+    check_paths(run=folder)
     path = Path(folder)
     if not (path / "config.toml").is_file():
         raise InputError(

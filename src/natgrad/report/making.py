@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.report.reading import Record, read_all
 from natgrad.writing import write
 
@@ -16,6 +16,7 @@ def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) ->
 
     if not runs:
         raise InputError("expected at least one run folder, got none; give one that `natgrad train` wrote")
+    check_paths(out=out)
     records = read_all(runs)
     place = Path(out) if out is not None else _default(records)
     text = report_page(records, [run_pictures(record) for record in records])
