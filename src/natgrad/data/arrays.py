@@ -85,8 +85,8 @@ def _check_rows(array: np.ndarray, name: str) -> None:
     """Refuse what no training takes before it is saved."""
     if array.ndim not in (2, 3) or not array.size:
         raise InputError(
-            f"data: expected [rows, visible] or [rows, height, width] in {name}, got the shape {array.shape}; "
-            "give an array of rows, or the name of a data set"
+            f"data: expected [rows, visible] or [rows, height, width] in {name}, "
+            f"got the shape {array.shape}; give an array of rows, or the name of a data set"
         )
     if not np.isfinite(array).all():
         raise InputError(

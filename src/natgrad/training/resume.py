@@ -116,7 +116,9 @@ def _say_pace(place: Path, session: Session) -> None:
 
 def _finished(place: Path, settings: config.RunSettings, at: TrainingProgress) -> str:
     if at.epoch < settings.training.epochs:
-        return f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
+        why = "its validation loss stopped falling"
+        return f"{place} stopped early at epoch {at.epoch} ({why}): nothing to do"
     return (
-        f"{place} is finished after {at.epoch} epochs: nothing to do; give more --epochs to train it further"
+        f"{place} is finished after {at.epoch} epoch{'' if at.epoch == 1 else 's'}: nothing to do; "
+        "give more --epochs to train it further"
     )
