@@ -34,6 +34,7 @@ def saved_arrays(data: Any, folder: Path) -> Path:
     True
     """
     arrays = {name: _array(value, name) for name, value in _named(data).items()}
+    _check_labels(arrays)
     found = hashlib.sha256()
     for name, array in arrays.items():
         found.update(f"{name} {array.dtype.str} {array.shape} ".encode())
@@ -57,6 +58,8 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 def _named(data: Any) -> Mapping[str, Any]:
     """Arrays by the names that a file of them has."""
     if isinstance(data, Mapping):
+        if not data:
+            raise InputError("data: expected arrays by the names of their splits, got none; give train")
         for name in data:
             if name not in NAMES:
                 raise unknown("split", str(name), NAMES)
@@ -79,6 +82,17 @@ def _array(value: Any, name: str) -> np.ndarray:
     if not name.endswith("labels"):
         _check_rows(found, name)
     return found
+
+
+def _check_labels(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse labels of other rows."""
+    for name, labels in arrays.items():
+        rows = arrays.get("images" if name == "labels" else name.removesuffix("_labels"))
+        if name.endswith("labels") and rows is not None and labels.shape != rows.shape[:1]:
+            raise InputError(
+                f"data: expected {len(rows)} {name}, one for each row, "
+                f"got the shape {labels.shape}; correct them"
+            )
 
 
 def _check_rows(array: np.ndarray, name: str) -> None:
