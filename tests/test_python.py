@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -146,6 +147,8 @@ def test_reprs_are_short_and_notebooks_get_pictures(run):
     assert run.model._repr_html_().count("data:image/png;base64,") == 1
     assert [line.get_label() for line in run.plot().axes[0].lines][:2] == ["train loss", "valid loss"]
     assert run.plot("test_ll").axes[0].get_ylabel() == "test_ll"
+    untrained = replace(run, summary=run.summary | {"best_epoch": 0})
+    assert [line.get_label() for line in untrained.plot().axes[0].lines][2:] == ["best by valid ll"]
     assert run.report().read_text("utf-8").startswith("<!doctype html>")
 
 

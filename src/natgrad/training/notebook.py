@@ -50,7 +50,7 @@ def drawn_curves(run: Any, column: str | None = None) -> Any:
     for name in (column,) if column else ("train_loss", "valid_loss"):
         points = [(row["epoch"], row[name]) for row in run.trace if row.get(name) is not None]
         axes.plot(*zip(*points, strict=True), marker=".", label=name.replace("_", " ")) if points else None
-    if best := run.summary.get("best_epoch"):
+    if (best := run.summary.get("best_epoch")) is not None:
         axes.axvline(best, color="0.7", lw=1, zorder=0, label=f"best by {spec.criterion.replace('_', ' ')}")
     axes.set(xlabel="epoch", ylabel=column or "loss")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
