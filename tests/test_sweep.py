@@ -243,7 +243,7 @@ def test_two_sweeps_do_not_share_a_folder(file, fake):
     ) as other:
         other.stdout.readline()
         with pytest.raises(
-            InputError, match="another sweep is at work in out; wait for it, or give another --out"
+            InputError, match="another sweep is running in out; wait for it, or give another --out"
         ):
             sweep(path, out="out")
         other.communicate(b"\n")

@@ -235,7 +235,7 @@ def test_a_sweep_alone_and_a_shared_one_do_not_share_a_folder(file, fake):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:
         other.stdout.readline()
-        with pytest.raises(InputError, match="another sweep is at work in out; wait for it"):
+        with pytest.raises(InputError, match="another sweep is running in out; wait for it"):
             sweep(path, out="out", join="s.journal")
         other.communicate(b"\n")
 

@@ -199,7 +199,7 @@ def test_minima_of_the_known_functions():
         (lambda: natgrad.minimize(bowl, 2, family="gausian"), "did you mean 'gaussian'"),
         (lambda: natgrad.minimize(bowl, 2, method="pbil"), "unknown method of the gaussian family 'pbil'"),
         (lambda: natgrad.minimize(bowl, 2, sigma=1.0), "unknown option 'sigma'"),
-        (lambda: natgrad.minimize(bowl, 2, budget=3), "does not pay for one generation of 6"),
+        (lambda: natgrad.minimize(bowl, 2, budget=3), "is less than one generation of 6"),
         (lambda: natgrad.minimize(bowl, 0), "at least one variable"),
         (lambda: natgrad.minimize(bowl, "many"), "a number of variables or a list"),
         (lambda: natgrad.minimize(bowl, 2, population=1), "at least two points"),

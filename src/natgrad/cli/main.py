@@ -175,7 +175,7 @@ def _check_place() -> None:
     try:
         os.getcwd()
     except OSError:
-        raise InputError("the working directory does not exist any more; change to another one") from None
+        raise InputError("the working directory no longer exists; change to another one") from None
 
 
 def _correctable(error: Exception) -> str:

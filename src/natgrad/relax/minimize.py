@@ -109,8 +109,7 @@ def proceed(
     allowed = EVALUATIONS * search.base.size if budget is None else int(budget)
     if allowed < search.plan.points:
         raise InputError(
-            f"a budget of {allowed} evaluations does not pay for one generation of {search.plan.points}; "
-            "raise it"
+            f"a budget of {allowed} evaluations is less than one generation of {search.plan.points}; raise it"
         )
     is_jax = hasattr(function, "lower")  # what jax.jit returns has it
     advance = _compiled(function, batched, search) if is_jax else _called(function, batched)

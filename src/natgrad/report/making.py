@@ -24,7 +24,7 @@ def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) ->
         write(place, text)
     except OSError as error:
         raise InputError(
-            f"cannot write the report {place}: {error.strerror}; give a file you may write with --out"
+            f"cannot write the report {place}: {error.strerror}; give a file you can write to with --out"
         ) from None
     size = len(text.encode())
     return {"report": str(place), "runs": [str(record.folder) for record in records], "bytes": size}

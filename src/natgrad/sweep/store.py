@@ -50,8 +50,8 @@ def talking(address: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, StorageInternalError, OSError) as error:
         raise InputError(
-            f"cannot reach the store {shown(address)} ({_reason(address, error)}); see that it is there and "
-            "may be written, then give the same command again"
+            f"cannot reach the store {shown(address)} ({_reason(address, error)}); check that it is there "
+            "and that you can write to it, then run the same command again"
         ) from error
     except ValueError as error:
         if not isinstance(error, InputError) and "://" not in address:

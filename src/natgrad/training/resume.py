@@ -1,6 +1,6 @@
 """Where a training continues: where a saved state left it.
 
-A run continues from its newest good state. Two kinds of state are passed over: damaged ones, and the
+A run continues from its newest good state. Two kinds of state are skipped: damaged ones, and the
 last of a training whose final evaluation a longer training would not have made (there the state
 saved just before it serves). With other epochs than before, schedules keep their length.
 """

@@ -35,7 +35,7 @@ def save_model(path: str | Path, model: Helmholtz) -> Path:
         write(path, serialize(arrays, metadata=about))
     except OSError as error:
         raise InputError(
-            f"cannot write the model to {path}: {error.strerror}; give a file you may write"
+            f"cannot write the model to {path}: {error.strerror}; give a file you can write to"
         ) from None
     return path
 

@@ -35,7 +35,7 @@ def save_machine(path: str | Path, model: Boltzmann) -> Path:
     try:
         write(place, content.getvalue())
     except OSError as error:
-        raise InputError(f"cannot write {place}: {error.strerror}; give a file you may write") from None
+        raise InputError(f"cannot write {place}: {error.strerror}; give a file you can write to") from None
     return place
 
 
