@@ -98,6 +98,15 @@ def test_texts_and_pages_are_in_plain_american_english():
     assert {name: found for name, text in texts.items() if (found := ODD.findall(text))} == {}
 
 
+def test_nobody_is_sent_to_an_index_that_does_not_have_natgrad():
+    """`pip install natgrad` would fetch nothing, or something else: a checkout or a wheel is installed."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = {path.name: path.read_text("utf-8") for path in (*SOURCES, *pages)}
+    assert [
+        name for name, text in texts.items() if re.search(r"install natgrad(?!-)|natgrad\[\w", text)
+    ] == []
+
+
 def test_few_modules_at_the_root():
     assert len(list(PACKAGE.glob("*.py"))) <= 8
 

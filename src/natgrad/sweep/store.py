@@ -17,6 +17,7 @@ from natgrad.sweep.search import import_optuna
 from natgrad.writing import open_regular
 
 DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
+PACKAGES = {"postgresql": "psycopg[binary]", "mysql": "pymysql"}  # that have the drivers
 _EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or the path of a journal file"
 _CONNECT_SECONDS = 10
 _LONGEST_LINE = 1 << 16
@@ -93,7 +94,7 @@ def _database(optuna: Any, address: str) -> Any:
     scheme, driver = url.drivername.split("+")
     if importlib.util.find_spec(driver) is None:
         raise InputError(
-            f"join: a store at {scheme}:// needs {driver}, which is missing; pip install natgrad[{scheme}]"
+            f"join: a store at {scheme}:// needs {driver}, which is missing; pip install {PACKAGES[scheme]}"
         )
     from sqlalchemy.pool import NullPool
 
