@@ -101,6 +101,11 @@ def test_tables_fit_a_terminal_and_no_head_is_cut(monkeypatch, capsys):
     assert [name for head in heads for name in head.split()[2:]] == list(records[0])[2:]
 
 
+def usual_settings():
+    """What a bar reads of the settings."""
+    return SimpleNamespace(training=SimpleNamespace(epochs=3), model=SimpleNamespace(kind="helmholtz"))
+
+
 def test_a_finished_run_shows_no_bar(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     copy = shutil.copytree(run, tmp_path / "copy")
@@ -110,10 +115,20 @@ def test_a_finished_run_shows_no_bar(run, tmp_path, monkeypatch, capsys):
         assert ("eta" in Text.from_ansi(capsys.readouterr().err).plain) == shown
 
 
+def test_what_is_refused_shows_no_bar(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["train", "--batch-size", "100000"])
+    said = Text.from_ansi(capsys.readouterr().err).plain
+    assert said.splitlines()[-1].startswith("natgrad: the batch size 100000 is larger")
+    with ProgressBar(usual_settings()) as bar:
+        pass
+    assert not bar.bar.tasks[0].visible
+
+
 def test_the_bar_ends_with_the_last_figure():
-    bar = ProgressBar(
-        SimpleNamespace(training=SimpleNamespace(epochs=3), model=SimpleNamespace(kind="helmholtz"))
-    )
+    bar = ProgressBar(usual_settings())
     bar.evaluated({"epoch": 0, "seconds": 0.0, "valid_ll": -47.0})
     assert bar.bar.tasks[0].description == "compiling"
     bar.advanced(30, 30, 24.0)
@@ -122,16 +137,19 @@ def test_the_bar_ends_with_the_last_figure():
 
 
 def test_errors_and_warnings_break_between_words_on_a_terminal_only(monkeypatch, capsys):
-    sentence = "expected a folder of runs at runs/some-data-nrws-1, there is none; give one that holds runs"
+    sentence = (
+        "interrupted and saved at step 440 of 200000; continue with `natgrad resume runs/digits-nrws-1`"
+    )
     record = logging.LogRecord("natgrad", logging.WARNING, "", 0, sentence, (), None)
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "50")
     streams.fold_warnings()
     for terminal in (False, True):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         streams.complain(sentence, to_json=False)
         for said in (capsys.readouterr().err.rstrip("\n"), logging.lastResort.format(record)):
             assert said.replace("\n", " ").removeprefix("natgrad: ") == sentence
-            assert (max(map(len, said.splitlines())) <= 60) == terminal
+            assert (max(map(len, said.splitlines())) <= 50) == terminal
+            assert "`natgrad resume runs/digits-nrws-1`" in said
 
 
 def test_names_of_runs_are_whole_on_a_terminal(monkeypatch, capsys):

@@ -38,6 +38,7 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.bar.update(self.task, visible=bool(self.at))  # what was refused or finished leaves no bar
         self.bar.stop()
 
     def advanced(self, steps: int, total: int, loss: float) -> None:

@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -70,12 +71,13 @@ def fold_warnings() -> None:
 
 
 def _folded(text: str) -> str:
-    """A text whose lines a terminal need not break inside words; whole for files and pipes."""
+    """A text whose lines a terminal need not break inside words or commands; whole for files and pipes."""
     if not sys.stderr.isatty():
         return text
-    return textwrap.fill(
-        text, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
-    )
+    width = shutil.get_terminal_size().columns
+    joined = re.sub(r"`[^`]+`", lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def refused(error: OSError) -> str:
