@@ -72,6 +72,18 @@ def check_function(function: Any) -> None:
         raise InputError(f"expected a function, got {function!r}; give what computes the values")
 
 
+def number_of(value: Any) -> float:
+    """A value as a number; NaN if it is not one.
+
+    >>> number_of(3), number_of("x")
+    (3.0, nan)
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
 def check_paths(**paths: Any) -> None:
     """Refuse what cannot be the name of a file or a folder; None is one that is not given.
 
