@@ -11,7 +11,7 @@ import tomli_w
 from natgrad.cli import wording
 from natgrad.config import RunSettings, names
 
-WIDTH = 80  # of a terminal's lines
+_WIDTH = 80  # of a terminal's lines
 
 
 def annotated(config: RunSettings) -> str:
@@ -38,9 +38,9 @@ def _fitted(setting: str, comment: str) -> list[str]:
     ['seed = 0  # whole number >= 0']
     """
     whole = f"{setting}  # {comment}"
-    if len(whole) <= WIDTH:
+    if len(whole) <= _WIDTH:
         return [whole]
-    return [*textwrap.wrap(f"# {comment}", WIDTH, subsequent_indent="#   ", break_long_words=False), setting]
+    return [*textwrap.wrap(f"# {comment}", _WIDTH, subsequent_indent="#   ", break_long_words=False), setting]
 
 
 def toml(value: Any) -> str:

@@ -57,7 +57,7 @@ def _table(lines: list[dict[str, Any]]) -> None:
     """A table as wide as it must be: a pipe gets whole lines, a terminal several tables with whole names."""
     from rich.console import Console
 
-    from natgrad.cli.tables import fitting
+    from natgrad.cli.tables import fitting_columns
 
     shown = [_short(line) for line in lines]
     if len({line["kind"] for line in lines}) < 2:
@@ -66,7 +66,7 @@ def _table(lines: list[dict[str, Any]]) -> None:
     for head in _HEADS:
         heads = {name: textwrap.wrap(name, head, break_long_words=False) for name in shown[0]}
         widths = {name: max(map(len, (*heads[name], *(line[name] for line in shown)))) for name in heads}
-        parts = fitting(widths, console.width, 1)
+        parts = fitting_columns(widths, console.width, 1)
         if len(parts) == 1:
             break
     for names in parts:

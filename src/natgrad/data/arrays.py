@@ -17,7 +17,7 @@ from natgrad.writing import write
 
 _DIGITS = 8  # of the checksum in the name of a file
 _LABELS = tuple(f"{name}_labels" for name in SPLITS)
-NAMES = (*SPLITS, *_LABELS, "images", "labels")  # of the arrays in a dict
+_NAMES = (*SPLITS, *_LABELS, "images", "labels")  # of the arrays in a dict
 
 
 def is_in_memory(data: Any) -> bool:
@@ -61,8 +61,8 @@ def _named(data: Any) -> Mapping[str, Any]:
         if not data:
             raise InputError("data: expected arrays by the names of their splits, got none; give train")
         for name in data:
-            if name not in NAMES:
-                raise unknown("split", str(name), NAMES)
+            if name not in _NAMES:
+                raise unknown("split", str(name), _NAMES)
         return data
     if isinstance(data, tuple):
         if len(data) != 2:
