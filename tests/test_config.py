@@ -54,10 +54,12 @@ def test_a_dry_run_shows_every_setting_and_is_read_back(tmp_path, reader):
     lines = text.splitlines()
     for name, field in names.fields_of(type(whole)).items():
         last = name.split(".")[-1]
-        shown = [line for line in lines if line.startswith((f"{last} = ", f"# {last} = "))]
-        assert shown, name
-        assert any(line.endswith(wording.allowed(name, field, reader)) for line in shown), name
-    assert 'schedule = "constant"  # constant | cosine' in text or reader[1] == "hessian-free"
+        at = [n for n, line in enumerate(lines) if line.startswith((f"{last} =", f"# {last} ="))]
+        assert at, name
+        takes = wording.allowed(name, field, reader)
+        assert any(lines[n].endswith(takes) or lines[n - 1].endswith(takes) for n in at), name
+    assert max(map(len, lines)) <= 80
+    assert "# constant | cosine" in text or reader[1] == "hessian-free"
     assert "# schedule_steps =  # not set: the whole training; takes whole number > 0" in lines
 
 

@@ -107,10 +107,32 @@ def test_a_page_runs_as_printed(page, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_every_command_stands_where_it_is_run(page):
     outside = BLOCK.sub("", page.read_text("utf-8"))
-    assert re.findall(r"^(?: {4,}|\$ )natgrad .*", outside, re.M) == []
+    assert re.findall(r"^(?: {4,}(?:\$ )?|\$ )natgrad .*", outside, re.M) == []
+    assert re.findall(r"^ {4,}(?:from|import) .*", outside, re.M) == []
     for match in BLOCK.finditer(page.read_text("utf-8")):
         if match["language"] == "":
             assert not re.search(r"^(\$ )?natgrad ", match["text"], re.M), "name the block console"
+
+
+def trainings(page: str) -> list[list[str]]:
+    """The trainings that a page names inside its text, one for every value of `a|b`; not those of a RUN."""
+    outside = BLOCK.sub("", page)
+    found = [re.sub(r"\|\s+", "|", text).split() for text in re.findall(r"`natgrad (train [^`]+)`", outside)]
+    usual = [[word.split("|") for word in words] for words in found if "RUN" not in " ".join(words)]
+    return [
+        [word[0] if at != changed else value for at, word in enumerate(words)]
+        for words in usual
+        for changed in range(1, len(words))
+        for value in words[changed]
+    ]
+
+
+def test_trainings_named_in_the_text_are_valid(capsys):
+    """Their settings, that is: `--dry-run` reads no data and trains nothing."""
+    named = [words for page in PAGES for words in trainings(page.read_text("utf-8"))]
+    assert ["train", "--model", "rbm", "--data", "digits"] in named
+    for words in {tuple(words) for words in named}:
+        run_command(["train", "--dry-run", *(word for word in words[1:] if word != "--dry-run")], "")
 
 
 def test_blocks_are_found():

@@ -97,7 +97,7 @@ def test_files_that_are_no_model_are_said(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path):
-    with pytest.raises(InputError, match=r"cannot write the model to .*; give a file you may write"):
+    with pytest.raises(InputError, match=r"cannot write the model to .*; give a file you can write to"):
         trained().save(tmp_path / "none" / "model")
     with pytest.raises(InputError, match="cannot write the model to"):
         trained().save(tmp_path)

@@ -74,6 +74,39 @@ def test_the_import_contract_covers_every_module():
         assert layers.intersection(names), place(path)
 
 
+ODD = re.compile(  # words that a reader stumbles over, and spelling that is not American
+    r"\b(goes on|anew|is no (?:folder|file|number|image|run)|laws?|you may write|passed over|whilst|thereof|"
+    r"behaviour|colour|grey|labelled|centred?|artefacts?|analyse|(?:neighbour|favour)\w*|"
+    r"(?:normal|initial|minim|binar|recogn|general|optim)is(?:e[ds]?|ing|ation)\b)",
+    re.IGNORECASE,
+)
+
+
+def test_texts_and_pages_are_in_plain_american_english():
+    """Messages, help and docstrings; former names of settings are spelled as they were."""
+    texts = {
+        place(path): " ".join(
+            node.value
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        )
+        for path in SOURCES
+        if path.name != "former.py"
+    }
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts |= {page.name: page.read_text("utf-8") for page in pages}
+    assert {name: found for name, text in texts.items() if (found := ODD.findall(text))} == {}
+
+
+def test_nobody_is_sent_to_an_index_that_does_not_have_natgrad():
+    """`pip install natgrad` would fetch nothing, or something else: a checkout or a wheel is installed."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = {path.name: path.read_text("utf-8") for path in (*SOURCES, *pages)}
+    assert [
+        name for name, text in texts.items() if re.search(r"install natgrad(?!-)|natgrad\[\w", text)
+    ] == []
+
+
 def test_few_modules_at_the_root():
     assert len(list(PACKAGE.glob("*.py"))) <= 8
 

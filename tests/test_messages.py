@@ -275,7 +275,7 @@ def wide_rows(scene):
 def damaged_state(scene):
     run = scene.run
     states.manifests(run)[0].write_text("")
-    return scene.logged(lambda: natgrad.load(run), "passed over")
+    return scene.logged(lambda: natgrad.load(run), "an older one is used")
 
 
 def stopped_early(scene):

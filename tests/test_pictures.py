@@ -60,6 +60,8 @@ def test_unwritable_pictures_are_said(tmp_path):
     (tmp_path / "file").write_text("x")
     means = np.zeros((2, 4))
     for place in (tmp_path / "file" / "a.png", tmp_path / "none" / "a.png", tmp_path):
-        with pytest.raises(InputError, match=r"cannot write the picture .*: .*; give a file you may write"):
+        with pytest.raises(
+            InputError, match=r"cannot write the picture .*: .*; give a file you can write to"
+        ):
             save_samples(place, means, means, None)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

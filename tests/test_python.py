@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,6 +94,48 @@ def test_arrays_may_have_labels_or_splits(tmp_path):
         natgrad.train(data=(ROWS, labels, labels), out=tmp_path / "three", **options)
 
 
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (3, r"data: expected \[rows, visible\] .* in images, got the shape \(\); give an array of rows"),
+        ([], r"data: expected \[rows, visible\] .* got the shape \(0,\)"),
+        (np.full((9, 2), np.nan), "data: expected finite numbers in images, got NaN or infinity"),
+        ({}, "data: expected arrays by the names of their splits, got none; give train"),
+        ((ROWS, ROWS[:3, 0]), r"data: expected 50 labels, one for each row, got the shape \(3,\)"),
+        ({"test": ROWS, "test_labels": ROWS}, r"expected 50 test_labels, .*, got the shape \(50, 6\)"),
+        ({"train": ROWS, "tset": ROWS}, "unknown split 'tset'; did you mean 'test'?"),
+        ({"images": ROWS, "label": ROWS[:, 0]}, "unknown split 'label'; did you mean 'labels'?"),
+    ],
+)
+def test_arrays_that_cannot_be_trained_on_are_refused_before_they_are_saved(data, sentence, tmp_path):
+    with pytest.raises(InputError, match=sentence):
+        saved_arrays(data, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_of_another_kind_are_refused_in_a_sentence(run):
+    """Before anything is done: no traceback from inside."""
+    path = "expected a path, got 3; give a text or a Path"
+    mesh = 'mesh: expected a text such as "rows=4,units=2", got 3'
+    watch = "watch: expected an object with the methods advanced and evaluated, got 3; give one such as"
+    for call, sentence in (
+        (lambda: natgrad.train(watch=3), watch),
+        (lambda: natgrad.resume(run.folder, watch=3), watch),
+        (lambda: natgrad.train(mesh=3), mesh),
+        (lambda: natgrad.resume(run.folder, mesh=3), mesh),
+        (lambda: natgrad.train(out=3), f"out: {path}"),
+        (lambda: natgrad.train(3), f"file: {path}"),
+        (lambda: natgrad.load(3), f"run: {path}"),
+        (lambda: natgrad.resume(3), f"run: {path}"),
+        (lambda: run.report(3), f"out: {path}"),
+        (lambda: run.model.save(3), f"path: {path}"),
+        (lambda: run.plot("tset_ll"), "unknown column 'tset_ll'; did you mean 'test_ll'"),
+        (lambda: run.plot(3), "unknown column '3'; known are"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            call()
+
+
 def test_reprs_are_short_and_notebooks_get_pictures(run):
     assert len(repr(run)) < 400
     assert "helmholtz, rws on array-" in repr(run)
@@ -105,6 +148,8 @@ def test_reprs_are_short_and_notebooks_get_pictures(run):
     assert run.model._repr_html_().count("data:image/png;base64,") == 1
     assert [line.get_label() for line in run.plot().axes[0].lines][:2] == ["train loss", "valid loss"]
     assert run.plot("test_ll").axes[0].get_ylabel() == "test_ll"
+    untrained = replace(run, summary=run.summary | {"best_epoch": 0})
+    assert [line.get_label() for line in untrained.plot().axes[0].lines][2:] == ["best by valid ll"]
     assert run.report().read_text("utf-8").startswith("<!doctype html>")
 
 

@@ -270,7 +270,7 @@ def test_a_damaged_state_gives_way_to_the_one_before(tmp_path, data, whole, kind
     newest, _ = states.manifests(run)
     harm(newest.with_suffix(f".{kind}"))
     natgrad.resume(run)
-    assert f"the state {newest.stem} of {run} is damaged and is passed over for an older one" in caplog.text
+    assert f"the state {newest.stem} of {run} is damaged; an older one is used" in caplog.text
     same(run, whole().folder)
 
 

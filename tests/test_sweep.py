@@ -243,7 +243,7 @@ def test_two_sweeps_do_not_share_a_folder(file, fake):
     ) as other:
         other.stdout.readline()
         with pytest.raises(
-            InputError, match="another sweep is at work in out; wait for it, or give another --out"
+            InputError, match="another sweep is running in out; wait for it, or give another --out"
         ):
             sweep(path, out="out")
         other.communicate(b"\n")
@@ -293,7 +293,7 @@ def test_a_search_remembers_what_was_under_way(tmp_path):
 def test_a_search_without_optuna_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(
-        InputError, match=r"sweep.trials: a search needs optuna, which is missing; pip install"
+        InputError, match=r"sweep.trials: a search needs optuna, which is missing; pip install optuna"
     ):
         SettingSearch({"a": [1, 2]}, 0, tmp_path / "search.jsonl")
 

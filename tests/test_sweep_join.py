@@ -218,9 +218,7 @@ def test_a_store_that_cannot_be_used_is_said(file, capsys, monkeypatch):
         assert err.count("\n") == 1
     assert not Path("sweeps").exists()
     monkeypatch.setattr("natgrad.sweep.store.DRIVERS", {"postgresql": "psycopg0"})
-    with pytest.raises(
-        InputError, match=r"needs psycopg0, which is missing; pip install natgrad\[postgresql\]"
-    ):
+    with pytest.raises(InputError, match=r"needs psycopg0, which is missing; pip install psycopg\[binary\]"):
         open_study("postgresql://host/x", "s")
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match="join: a shared sweep needs optuna, which is missing"):
@@ -235,7 +233,7 @@ def test_a_sweep_alone_and_a_shared_one_do_not_share_a_folder(file, fake):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:
         other.stdout.readline()
-        with pytest.raises(InputError, match="another sweep is at work in out; wait for it"):
+        with pytest.raises(InputError, match="another sweep is running in out; wait for it"):
             sweep(path, out="out", join="s.journal")
         other.communicate(b"\n")
 

@@ -21,11 +21,11 @@ from natgrad.relax.runs import plot
 
 SENTENCES = {
     "plain": None,
-    "search": "cannot save the search to .*: No space left on device; give a folder you may write",
-    "model": "cannot write the model to .*: No space left on device; give a file you may write",
-    "picture": "cannot write the picture .*: No space left on device; give a file you may write",
-    "convergence": "cannot write the picture .*: No space left on device; give a file you may write",
-    "flow": "cannot write the picture .*: No space left on device; give a file you may write",
+    "search": "cannot save the search to .*: No space left on device; give a folder you can write to",
+    "model": "cannot write the model to .*: No space left on device; give a file you can write to",
+    "picture": "cannot write the picture .*: No space left on device; give a file you can write to",
+    "convergence": "cannot write the picture .*: No space left on device; give a file you can write to",
+    "flow": "cannot write the picture .*: No space left on device; give a file you can write to",
 }
 HISTORY = dict.fromkeys(("evaluations", "best", "generation_median"), np.arange(3.0))
 WRITERS = {
@@ -106,7 +106,7 @@ def test_what_is_not_a_file_is_not_replaced(tmp_path, linked):
     with pytest.raises(OSError, match="Not a file"):
         writing.write(path, b"new")
     with pytest.raises(
-        InputError, match=r"cannot write the picture .*: Not a file; give a file you may write"
+        InputError, match=r"cannot write the picture .*: Not a file; give a file you can write to"
     ):
         save_figure(path, Figure())
     assert (tmp_path / "pipe").is_fifo()

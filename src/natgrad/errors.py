@@ -5,6 +5,7 @@ prints it without a traceback and exits with code 2.
 """
 
 import difflib
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -69,6 +70,30 @@ def check_function(function: Any) -> None:
     """
     if not callable(function):
         raise InputError(f"expected a function, got {function!r}; give what computes the values")
+
+
+def number_of(value: Any) -> float:
+    """A value as a number; NaN if it is not one.
+
+    >>> number_of(3), number_of("x")
+    (3.0, nan)
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def check_paths(**paths: Any) -> None:
+    """Refuse what cannot be the name of a file or a folder; None is one that is not given.
+
+    >>> check_paths(out=3)
+    Traceback (most recent call last):
+    natgrad.errors.InputError: out: expected a path, got 3; give a text or a Path
+    """
+    for name, value in paths.items():
+        if not isinstance(value, str | os.PathLike | None):
+            raise InputError(f"{name}: expected a path, got {value!r}; give a text or a Path")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

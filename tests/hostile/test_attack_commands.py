@@ -16,7 +16,7 @@ REFUSED = {
     f"relax minimize sphere --seed {HUGE}": "expected a whole number between",
     "relax minimize sphere --population -3": "population: expected at least 0, got -3",
     "relax minimize BAD.py:f": "BAD.py cannot be imported (SyntaxError: '(' was never closed",
-    "relax minimize sphere --out FILE/below": "is not a folder you may write",
+    "relax minimize sphere --out FILE/below": "is not a folder you can write to",
     f"relax minimize sphere --out {LONG}": ": File name too long; give another path",
     f"train --out {LONG}": ": File name too long; give another path",
     f"report {LONG}": ": File name too long; give another path",
@@ -24,7 +24,7 @@ REFUSED = {
     "relax flow x1^999999999": "polynomials go up to degree 4",
     "relax flow x99999999999": "expected a polynomial of x1, x2",
     "relax flow 1e308x^4 --family gaussian": "coefficients go up to 1e+30",
-    "relax flow x --family gaussian --out /nowhere/flow.png": "/nowhere is not a folder you may write",
+    "relax flow x --family gaussian --out /nowhere/flow.png": "/nowhere is not a folder you can write to",
 }
 
 

@@ -12,7 +12,7 @@ CASES = {
     "full": ("data list --json >/dev/full", 2, "natgrad: cannot write the output: No space left on device"),
     "broken": ("data list --json | true; exit ${PIPESTATUS[0]}", 141, ""),
     "no stderr": ("data list --nonsense 2>&-", 2, ""),
-    "gone": ("data list", 2, "natgrad: the working directory does not exist any more"),
+    "gone": ("data list", 2, "natgrad: the working directory no longer exists"),
     "narrow": ("train --help >/dev/null", 0, ""),
 }
 

@@ -10,6 +10,7 @@ from jax.flatten_util import ravel_pytree
 import natgrad
 from natgrad.errors import InputError
 from natgrad.fitting import loop, methods
+from natgrad.fitting.result import LeastSquaresResult
 from natgrad.metrics.probing import dense
 from natgrad.metrics.residuals import ResidualCurvature, first_look, half_square, squares
 from natgrad.optax import (
@@ -218,6 +219,8 @@ def test_a_fit_ends_where_it_is_told_to():
         ({"parameters": jnp.arange(3)}, "must be floating-point"),
         ({"parameters": "abc"}, "must be floating-point, but the only one is <U3"),
         ({"residuals": 3}, "expected a function, got 3"),
+        ({"residuals": lambda p: p - 1}, r"write residuals\(parameters, batch\)"),
+        ({"seconds": "x"}, "seconds must be zero or positive, got x"),
     ],
 )
 def test_a_mistake_is_one_sentence(change, message):
@@ -260,3 +263,14 @@ def test_the_transformation_refuses_steps_that_raise_the_loss():
     assert float(state.evidence.ratio) < 0  # the full step of Gauss-Newton overshoots the root
     assert float(updates[0]) == 0
     np.testing.assert_allclose(float(state.kept.level), 2e-12)
+
+
+def test_a_result_is_short_and_has_a_picture():
+    history = {"loss": np.asarray([4.0, 1.0, 0.25])}
+    counts = {"nit": 3, "accepted": 2, "success": True, "status": 1, "optimality": 0.0, "seconds": 1.5}
+    big = jnp.ones(10**4)
+    found = LeastSquaresResult(
+        parameters=big, loss=0.25, residuals=big, message="done", history=history, **counts
+    )
+    assert repr(found) == "LeastSquaresResult: loss 0.25\n  3 steps, 2 of them taken, 1.5 s: done"
+    assert found._repr_html_().count("data:image/png;base64,") == 1

@@ -210,7 +210,9 @@ def test_the_report_goes_where_it_should_and_leaves_nothing_else(
 
 
 def test_a_report_that_cannot_be_written_says_so(make: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot write the report .*give a file you may write with --out"):
+    with pytest.raises(
+        InputError, match=r"cannot write the report .*give a file you can write to with --out"
+    ):
         report_runs([make("run")], out=tmp_path / "absent" / "page.html")
 
 

@@ -34,14 +34,12 @@ class DeviceFlags:
     coordinator: Annotated[
         str | None, Parameter(help="HOST:PORT of the first of several processes, the same for all.")
     ] = None
-    processes: Annotated[int | None, Parameter(help="How many processes there are.")] = None
+    processes: Annotated[int | None, Parameter(help="The number of processes.")] = None
     process: Annotated[int | None, Parameter(help="Which one this is; the first is 0.")] = None
     cluster: Annotated[
-        bool, Parameter(negative="", help="Find the others as Slurm, Open MPI or Kubernetes say.")
+        bool, Parameter(negative="", help="Find the other processes through Slurm, Open MPI or Kubernetes.")
     ] = False
-    peer_timeout: Annotated[
-        int, Parameter(help="Seconds after which a process that is not heard of is given up.")
-    ] = 60
+    peer_timeout: Annotated[int, Parameter(help="Seconds to wait for a process before giving it up.")] = 60
 
 
 Devices = Annotated[DeviceFlags, Parameter(name="*")]

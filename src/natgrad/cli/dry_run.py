@@ -3,12 +3,15 @@
 What it prints is a config file: settings without a value are comments.
 """
 
+import textwrap
 from typing import Any
 
 import tomli_w
 
 from natgrad.cli import wording
 from natgrad.config import RunSettings, names
+
+_WIDTH = 80  # of a terminal's lines
 
 
 def annotated(config: RunSettings) -> str:
@@ -22,10 +25,22 @@ def annotated(config: RunSettings) -> str:
         value = getattr(getattr(config, above) if above else config, last)
         takes = wording.allowed(name, field, (config.model.kind, config.method))
         if value is None:
-            lines.append(f"# {last} =  # not set: {wording.default(field)}; takes {takes}")
+            lines += _fitted(f"# {last} =", f"not set: {wording.default(field)}; takes {takes}")
         else:
-            lines.append(f"{last} = {toml(value)}  # {takes}")
+            lines += _fitted(f"{last} = {toml(value)}", takes)
     return "\n".join(lines) + "\n"
+
+
+def _fitted(setting: str, comment: str) -> list[str]:
+    """A setting and its comment: beside it, or above it where both do not fit a terminal's line.
+
+    >>> _fitted("seed = 0", "whole number >= 0")
+    ['seed = 0  # whole number >= 0']
+    """
+    whole = f"{setting}  # {comment}"
+    if len(whole) <= _WIDTH:
+        return [whole]
+    return [*textwrap.wrap(f"# {comment}", _WIDTH, subsequent_indent="#   ", break_long_words=False), setting]
 
 
 def toml(value: Any) -> str:

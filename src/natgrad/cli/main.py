@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(_GARBAGE)
     streams.replace_closed()
     streams.widen()
+    streams.fold_warnings()
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_cache() / "xla"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     several = any(token.split("=")[0] in MEETING for token in tokens)
@@ -174,7 +175,7 @@ def _check_place() -> None:
     try:
         os.getcwd()
     except OSError:
-        raise InputError("the working directory does not exist any more; change to another one") from None
+        raise InputError("the working directory no longer exists; change to another one") from None
 
 
 def _correctable(error: Exception) -> str:

@@ -17,7 +17,7 @@ class ProgressBar:
     def __init__(self, settings: Any, *, quiet: bool = False) -> None:
         console = Console(stderr=True)
         self.lines, self.epochs = not quiet, settings.training.epochs
-        self.kind, self.headline = settings.model.kind, ""
+        self.kind, self.headline, self.at = settings.model.kind, "", ""
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(bar_width=10),
@@ -38,13 +38,14 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.bar.update(self.task, visible=bool(self.at))  # what was refused or finished leaves no bar
         self.bar.stop()
 
     def advanced(self, steps: int, total: int, loss: float) -> None:
         """Move the bar."""
         epoch = -(-steps * self.epochs // total)
-        text = f"epoch {epoch}/{self.epochs}  loss {number(loss)}{self.headline}"
-        self.bar.update(self.task, completed=steps, total=total, description=text)
+        self.at = f"epoch {epoch}/{self.epochs}  loss {number(loss)}"
+        self.bar.update(self.task, completed=steps, total=total, description=self.at + self.headline)
 
     def evaluated(self, row: dict[str, Any]) -> None:
         """Print the row's figures on validation data, and keep the first for the bar."""
@@ -52,6 +53,8 @@ class ProgressBar:
             f"  {column.title} {shown_value(column, row)}" for column in validation_figures(self.kind, row)
         ]
         self.headline = next(iter(shown), "")
+        if self.at:
+            self.bar.update(self.task, description=self.at + self.headline)
         if not self.lines:
             return
         losses = (f"{name} loss {_loss(row.get(f'{name}_loss')):>7}" for name in ("train", "valid"))

@@ -35,6 +35,6 @@ def resume(
         training = settings.training.model_copy(update={"epochs": epochs})
         settings = settings.model_copy(update={"training": training})
     ended = read_run(run).state == FINISHED and epochs in (None, open_run(run)[1].training.epochs)
-    with commands.watched(settings, run if tensorboard else None, quiet=quiet) as watch:
+    with commands.watched(settings, run if tensorboard else None, quiet=quiet or ended) as watch:
         found = resume_run(run, epochs=epochs, watch=watch, final=True, mesh=devices.mesh)
     commands.print_summary(found, json=json, quiet=quiet or ended, verbose=verbose and not ended)

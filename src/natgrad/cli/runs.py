@@ -1,13 +1,17 @@
 """`natgrad runs`: what has been trained, how far it is and how good."""
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from natgrad.cli.commands import Json, _print
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 TEXTS = ("run", "method", "kind", "state")  # what is not one of them is a number
-_HEAD = 10  # letters of a line of a head
+_HEADS = (10, 5)  # letters of a line of a head: fewer where a table does not fit
 
 
 def runs(folder: Path = Path("runs"), *, json: Json = False) -> None:
@@ -50,27 +54,39 @@ def _caption(line: dict[str, Any]) -> str:
 
 
 def _table(lines: list[dict[str, Any]]) -> None:
-    """A table as wide as it must be: a pipe gets whole lines, a terminal folds the longest names."""
+    """A table as wide as it must be: a pipe gets whole lines, a terminal several tables with whole names."""
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+
+    from natgrad.cli.tables import fitting_columns
 
     shown = [_short(line) for line in lines]
     if len({line["kind"] for line in lines}) < 2:
         shown = [{name: text for name, text in line.items() if name != "kind"} for line in shown]
+    console = Console(width=None if Console().is_terminal else 1000)
+    for head in _HEADS:
+        heads = {name: textwrap.wrap(name, head, break_long_words=False) for name in shown[0]}
+        widths = {name: max(map(len, (*heads[name], *(line[name] for line in shown)))) for name in heads}
+        parts = fitting_columns(widths, console.width, 1)
+        if len(parts) == 1:
+            break
+    for names in parts:
+        console.print(_part([{name: line[name] for name in names} for line in shown], heads))
+
+
+def _part(shown: list[dict[str, str]], heads: Mapping[str, list[str]]) -> "Table":
+    """Some columns of the runs; a name that is longer than a line is folded."""
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in shown[0]:
         side: Literal["left", "right"] = "left" if name in TEXTS else "right"
         overflow: Literal["fold", "ellipsis"] = "fold" if name == "run" else "ellipsis"
-        table.add_column(
-            escape(textwrap.fill(name, _HEAD, break_long_words=False)),
-            no_wrap=name != "run",  # which a narrow terminal has less room for
-            overflow=overflow,
-            justify=side,
-        )
+        head = escape("\n".join(heads[name]))
+        table.add_column(head, no_wrap=name != "run", overflow=overflow, justify=side)
     for line in shown:
         table.add_row(*map(escape, line.values()))
-    Console(width=None if Console().is_terminal else 1000).print(table)
+    return table
 
 
 def _short(line: dict[str, Any]) -> dict[str, str]:

@@ -1,10 +1,13 @@
 """Standard streams that are closed, full or broken: what is said then, and with which exit code."""
 
 import errno
+import logging
 import os
+import re
 import shutil
 import signal
 import sys
+import textwrap
 from contextlib import suppress
 
 from natgrad.errors import clipped
@@ -50,8 +53,31 @@ def complain(message: str, *, to_json: bool) -> None:
             print(json_line({"error": message}))
             sys.stdout.flush()
     with suppress(OSError):
-        print(f"natgrad: {message}", file=sys.stderr)
+        print(_folded(f"natgrad: {message}"), file=sys.stderr)
         sys.stderr.flush()
+
+
+class _Folding(logging.Formatter):
+    """Warnings as the terminal can show them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _folded(super().format(record))
+
+
+def fold_warnings() -> None:
+    """Fold what modules log, unless the user has set up logging."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Folding())
+
+
+def _folded(text: str) -> str:
+    """A text whose lines a terminal need not break inside words or commands; whole for files and pipes."""
+    if not sys.stderr.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    joined = re.sub(r"`[^`]+`", lambda found: found[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def refused(error: OSError) -> str:

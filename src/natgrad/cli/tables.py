@@ -33,7 +33,7 @@ def print_rows(records: list[dict[str, Any]]) -> None:
     widths = {name: max(map(len, (heads[name], *cells[name]))) for name in heads}
     shown = list(zip(*cells.values(), strict=True))
     key = next((n for n in range(1, len(heads)) if len({row[:n] for row in shown}) == len(shown)), 1)
-    for names in _fitting(widths, console.width, key):
+    for names in fitting_columns(widths, console.width, key):
         table = Table(box=None, pad_edge=False)
         for name in names:
             table.add_column(heads[name], no_wrap=len(names) > 1, overflow="fold")
@@ -42,10 +42,10 @@ def print_rows(records: list[dict[str, Any]]) -> None:
         console.print(table)
 
 
-def _fitting(widths: dict[str, int], room: int, key: int) -> list[list[str]]:
+def fitting_columns(widths: dict[str, int], room: int, key: int) -> list[list[str]]:
     """Columns in tables that fit a terminal; each begins with the first columns, which tell rows apart.
 
-    >>> _fitting({"name": 9, "size": 5, "loss": 7, "rate": 7}, 26, 1)
+    >>> fitting_columns({"name": 9, "size": 5, "loss": 7, "rate": 7}, 26, 1)
     [['name', 'size', 'loss'], ['name', 'rate']]
     """
     first = list(widths)[:key]

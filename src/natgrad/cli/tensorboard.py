@@ -1,6 +1,6 @@
 """TensorBoard's event files beside the trace, for those who watch there; the trace stays the record.
 
-`natgrad train --tensorboard`, then `tensorboard --logdir runs`. Needs `pip install natgrad[tb]`. Events are
+`natgrad train --tensorboard`, then `tensorboard --logdir runs`. Needs `pip install tensorboardX`. Events are
 written as they come, without another thread: a training never waits for a queue, and a kill loses none.
 A disk that refuses them ends the event files, not the training.
 """
@@ -25,7 +25,9 @@ class Events:
 
     def __init__(self, folder: Path) -> None:
         if find_spec("tensorboardX") is None:
-            raise InputError("--tensorboard needs the package tensorboardX; install it with natgrad[tb]")
+            raise InputError(
+                "--tensorboard needs the package tensorboardX; install it with pip install tensorboardX"
+            )
         self.folder, self.writer, self.refused = folder, None, False
 
     def advanced(self, steps: int, total: int, loss: float) -> None:

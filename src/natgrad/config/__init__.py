@@ -131,7 +131,10 @@ def check_booleans(tree: Mapping[str, Any], settings: type[BaseModel]) -> None:
         found = [value for value in _parts(_at(tree, name)) if isinstance(value, bool)]
         if found and not _takes_booleans(field.annotation):
             given = str(found[0]).lower()
-            raise InputError(f"{name} is not true or false, got {given}; --dry-run shows what it takes")
+            raise InputError(
+                f"{name}: expected something other than true or false, got {given}; "
+                "--dry-run shows what it takes"
+            )
 
 
 def check_sizes(config: BaseModel) -> None:

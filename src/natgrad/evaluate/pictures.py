@@ -103,7 +103,7 @@ def picture_place(out: str | Path | None, usual: Path) -> Path:
     path = Path(out) if out is not None else usual
     folder = path.absolute().parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = "it is a folder" if path.is_dir() else f"{folder} is not a folder you may write"
+        why = "it is a folder" if path.is_dir() else f"{folder} is not a folder you can write to"
         raise InputError(f"cannot write the picture {path}: {why}; give another --out")
     return path
 
@@ -121,5 +121,5 @@ def _write_picture(path: Path, content: bytes) -> None:
         write(path, content)
     except OSError as error:
         raise InputError(
-            f"cannot write the picture {path}: {error.strerror}; give a file you may write"
+            f"cannot write the picture {path}: {error.strerror}; give a file you can write to"
         ) from None

@@ -4,9 +4,9 @@ Steps run compiled, many at a time; in between the clock is looked at. Which ste
 (`natgrad.fitting.methods`); when to end, the rules below. The loss never rises.
 """
 
+import inspect
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +18,9 @@ from jaxtyping import Array, Int
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Info, Model, State
 from natgrad.devices import keep_programs
-from natgrad.errors import InputError, check_counts, check_function
+from natgrad.errors import InputError, check_counts, check_function, number_of
 from natgrad.fitting.methods import Method, method_of
+from natgrad.fitting.result import LeastSquaresResult
 from natgrad.layers.task import check_parameters
 from natgrad.metrics.residuals import (
     Residuals,
@@ -50,28 +51,6 @@ MESSAGES = {
     SECONDS: "the limit of seconds was reached",
     WATCHED: "`watch` ended the fit",
 }
-
-
-@dataclass(frozen=True)
-class LeastSquaresResult:
-    """What was found. `success` says that a tolerance or the target was met, `message` why the fit ended.
-
-    `loss` is (1/2) sum_k weight_k mean(r_k^2), `residuals` are those of the function itself, without weights;
-    `nit` counts steps, of which `accepted` were taken. `history` has the loss before every step, its damping
-    and whether it was taken.
-    """
-
-    parameters: Any
-    loss: float
-    residuals: Any
-    optimality: float
-    nit: int
-    accepted: int
-    success: bool
-    status: int
-    message: str
-    seconds: float
-    history: dict[str, np.ndarray]
 
 
 class Rules(NamedTuple):
@@ -144,7 +123,7 @@ def least_squares(
     began = time.perf_counter()
     keep_programs()
     rules = _rules(steps, limits)
-    check_function(residuals)
+    _check_residuals(residuals)
     check_parameters(parameters)
     parameters, batch = jax.tree.map(jnp.asarray, (parameters, batch))
     problem, scale = _problem(residuals, weights, by_row, parameters, batch)
@@ -169,6 +148,20 @@ def least_squares(
     return _result(problem, residuals, at, batch, rows, time.perf_counter() - began)
 
 
+def _check_residuals(residuals: Any) -> None:
+    """Refuse what is not a function of the parameters and a batch."""
+    check_function(residuals)
+    try:
+        inspect.signature(residuals).bind(None, None)
+    except ValueError:
+        return  # its arguments cannot be known
+    except TypeError:
+        raise InputError(
+            "expected residuals of two arguments, the parameters and the batch, got a function of others; "
+            "write residuals(parameters, batch), where the batch may be left unused"
+        ) from None
+
+
 def _rules(steps: int, limits: dict[str, float]) -> Rules:
     known = {"target": 0.0, "gtol": 0.0, "ftol": 1e-10, "seconds": float("inf")}
     if wrong := sorted(set(limits) - set(known)):
@@ -177,7 +170,7 @@ def _rules(steps: int, limits: dict[str, float]) -> Rules:
         )
     check_counts(steps=steps)
     for name, value in limits.items():
-        if not value >= 0:
+        if not number_of(value) >= 0:
             raise InputError(f"{name} must be zero or positive, got {value}; leave it out for the default")
     return Rules(steps=steps, **(known | limits))
 

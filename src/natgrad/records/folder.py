@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from natgrad import config
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.writing import extend, is_system, open_regular, write
 
 _TRIES = 5  # to take the lock, a tenth of a second apart
@@ -45,7 +45,7 @@ def check_writable(folder: Path, what: str) -> None:
     nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
     if not nearest.is_dir() or not os.access(nearest, os.W_OK) or is_system(nearest):
         raise InputError(
-            f"cannot write {what} to {folder}: {nearest} is not a folder you may write; give another --out"
+            f"cannot write {what} to {folder}: {nearest} is not a folder you can write to; give another --out"
         )
 
 
@@ -76,6 +76,7 @@ def new_run(out: str | Path | None, settings: config.Config) -> Iterator[Path]:
 
 def open_run(folder: str | Path) -> tuple[Path, config.Config]:
     """An existing run and its config."""
+    check_paths(run=folder)
     path = Path(folder)
     if not (path / "config.toml").is_file():
         raise InputError(
@@ -212,7 +213,7 @@ def _take(handle: int, folder: Path) -> None:
         raise InputError(f"another process is training {folder}; wait for it, or stop it, and resume then")
     except OSError as error:
         raise InputError(
-            f"cannot lock {folder} ({error.strerror}); put the run on a disk that knows file locks"
+            f"cannot lock {folder} ({error.strerror}); put the run on a disk that supports file locks"
         ) from None
 
 

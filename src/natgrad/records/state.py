@@ -77,15 +77,13 @@ def load_state(folder: Path, template: _T) -> tuple[_T, dict[str, Any]]:
 def newest(folder: Path, read: Callable[[Any], Any] = lambda notes: notes) -> Stored:
     """The newest good state whose notes `read` takes (it returns None for others).
 
-    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor passed over: to continue from
+    One that a newer natgrad wrote, sealed as ours are, is neither damaged nor skipped: to continue from
     the state before it would remove it.
     """
     for manifest in manifests(folder):
         found = _open(manifest)
         if found is None:
-            _log.warning(
-                "the state %s of %s is damaged and is passed over for an older one", manifest.stem, folder
-            )
+            _log.warning("the state %s of %s is damaged; an older one is used", manifest.stem, folder)
         elif (notes := read(found[0])) is not None:
             return Stored(folder, _age(manifest)[0], notes, found[1])
     raise InputError(f"{folder} holds no readable state; train it again, or restore its state/ folder")

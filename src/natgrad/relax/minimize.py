@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad.devices import keep_programs
-from natgrad.errors import InputError, check_function
+from natgrad.errors import InputError, check_function, number_of
 from natgrad.relax import loop
 from natgrad.relax.search import Search, checked_values
 
@@ -102,15 +102,14 @@ def proceed(
     """Run a search to its end, or to the end of the budget, which counts from the search's very beginning."""
     began = time.perf_counter()
     check_function(function)
-    if budget is not None and not np.isfinite(budget):
+    if budget is not None and not np.isfinite(number_of(budget)):
         raise InputError(
-            f"budget: expected a number of evaluations, got {budget}; leave it out for 1,000 each"
+            f"budget: expected a number of evaluations, got {budget!r}; leave it out for 1,000 per variable"
         )
     allowed = EVALUATIONS * search.base.size if budget is None else int(budget)
     if allowed < search.plan.points:
         raise InputError(
-            f"a budget of {allowed} evaluations does not pay for one generation of {search.plan.points}; "
-            "raise it"
+            f"a budget of {allowed} evaluations is less than one generation of {search.plan.points}; raise it"
         )
     is_jax = hasattr(function, "lower")  # what jax.jit returns has it
     advance = _compiled(function, batched, search) if is_jax else _called(function, batched)

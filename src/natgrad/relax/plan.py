@@ -105,21 +105,42 @@ def make(start: Any, family: str, options: Mapping[str, Any]) -> Plan:
         if name not in known | {"bounds"}:
             raise unknown("option", name, known | {"bounds"})
     if family not in _METHODS:
-        raise unknown("family", family, _METHODS)
+        raise unknown("family", str(family), _METHODS)
     size, mean = _start(start)
-    given = {name: value for name, value in options.items() if name != "bounds"}
+    given = {name: value for name, value in options.items() if name != "bounds" and value is not None}
     given["method"] = given.get("method") or _METHODS[family][0]
     if given["method"] not in _METHODS[family]:
-        raise unknown(f"method of the {family} family", given["method"], _METHODS[family])
-    for name in ("edges", "zeros"):
-        if given.get(name) is not None:
-            given[name] = tuple(sorted((min(pair), max(pair)) for pair in given[name]))
-    if "values" in given:
-        given["values"] = tuple(float(value) for value in given["values"])
-    given["spread"] = tuple(np.ravel(np.asarray(given.get("spread", 1.0), float)).tolist())
+        raise unknown(f"method of the {family} family", str(given["method"]), _METHODS[family])
+    for name, (read, wanted) in _READ.items():
+        if name in given:
+            given[name] = _taken(name, given[name], read, wanted)
+    given.setdefault("spread", (1.0,))
     plan = Plan(family=family, size=size, mean=mean, **given)
     low, high = _bounds(options.get("bounds"), plan.continuous)
     return check_plan(dataclasses.replace(plan, low=low, high=high))
+
+
+def _pairs(given: Any) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted((min(pair), max(pair)) for pair in given))
+
+
+def _numbers(given: Any) -> tuple[float, ...]:
+    return tuple(np.ravel(np.asarray(given, float)).tolist())
+
+
+_READ: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "edges": (_pairs, "pairs of variables such as [(0, 1), (1, 2)]"),
+    "zeros": (_pairs, "pairs of variables such as [(0, 1), (1, 2)]"),
+    "values": (lambda given: tuple(map(float, given)), "two numbers such as (0, 1)"),
+    "spread": (_numbers, "a number, standard deviations or a covariance"),
+}
+
+
+def _taken(name: str, given: Any, read: Callable[[Any], Any], wanted: str) -> Any:
+    try:
+        return read(given)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: expected {wanted}, got {given!r}; correct it") from None
 
 
 def from_json(content: Mapping[str, Any]) -> Plan:

@@ -32,7 +32,7 @@ def write_search(folder: Path, content: Any, notes: dict[str, Any]) -> None:
         writing.write(folder / NAME, save(arrays, metadata=facts))
     except OSError as error:
         raise InputError(
-            f"cannot save the search to {folder}: {error.strerror}; give a folder you may write"
+            f"cannot save the search to {folder}: {error.strerror}; give a folder you can write to"
         ) from None
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad.errors import InputError, check_counts
+from natgrad.errors import InputError, check_counts, number_of
 from natgrad.relax import loop, saved
 from natgrad.relax.plan import Plan, factor, from_json, make
 
@@ -42,9 +42,9 @@ class Search:
         target: float | None = None,
         **options: Any,
     ) -> None:
-        if target is not None and np.isnan(target):
+        if target is not None and np.isnan(number_of(target)):
             raise InputError(
-                "target: expected a number, got nan; leave it out to search until the budget ends"
+                f"target: expected a number, got {target!r}; leave it out to search until the budget ends"
             )
         check_counts(0, _SEEDS, seed=seed)
         self.base = make(start, family, options)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.report.reading import Record, read_all
 from natgrad.writing import write
 
@@ -16,6 +16,7 @@ def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) ->
 
     if not runs:
         raise InputError("expected at least one run folder, got none; give one that `natgrad train` wrote")
+    check_paths(out=out)
     records = read_all(runs)
     place = Path(out) if out is not None else _default(records)
     text = report_page(records, [run_pictures(record) for record in records])
@@ -23,7 +24,7 @@ def report_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) ->
         write(place, text)
     except OSError as error:
         raise InputError(
-            f"cannot write the report {place}: {error.strerror}; give a file you may write with --out"
+            f"cannot write the report {place}: {error.strerror}; give a file you can write to with --out"
         ) from None
     size = len(text.encode())
     return {"report": str(place), "runs": [str(record.folder) for record in records], "bytes": size}

@@ -71,6 +71,6 @@ def _held(path: Path, where: Path, flag: str, how: int = fcntl.LOCK_EX | fcntl.L
             fcntl.flock(stream, how)
         except OSError:
             raise InputError(
-                f"another sweep is at work in {where}; wait for it, or give another {flag}"
+                f"another sweep is running in {where}; wait for it, or give another {flag}"
             ) from None
         yield stream

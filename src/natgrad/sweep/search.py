@@ -113,8 +113,6 @@ def import_optuna(what: str, instead: str) -> Any:
     try:
         import optuna
     except ImportError:
-        raise InputError(
-            f"{what} needs optuna, which is missing; pip install natgrad[sweep], or {instead}"
-        ) from None
+        raise InputError(f"{what} needs optuna, which is missing; pip install optuna, or {instead}") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -17,6 +17,7 @@ from natgrad.sweep.search import import_optuna
 from natgrad.writing import open_regular
 
 DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
+PACKAGES = {"postgresql": "psycopg[binary]", "mysql": "pymysql"}  # that have the drivers
 _EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or the path of a journal file"
 _CONNECT_SECONDS = 10
 _LONGEST_LINE = 1 << 16
@@ -50,8 +51,8 @@ def talking(address: str) -> Iterator[None]:
         yield
     except (SQLAlchemyError, StorageInternalError, OSError) as error:
         raise InputError(
-            f"cannot reach the store {shown(address)} ({_reason(address, error)}); see that it is there and "
-            "may be written, then give the same command again"
+            f"cannot reach the store {shown(address)} ({_reason(address, error)}); check that it is there "
+            "and that you can write to it, then run the same command again"
         ) from error
     except ValueError as error:
         if not isinstance(error, InputError) and "://" not in address:
@@ -93,7 +94,7 @@ def _database(optuna: Any, address: str) -> Any:
     scheme, driver = url.drivername.split("+")
     if importlib.util.find_spec(driver) is None:
         raise InputError(
-            f"join: a store at {scheme}:// needs {driver}, which is missing; pip install natgrad[{scheme}]"
+            f"join: a store at {scheme}:// needs {driver}, which is missing; pip install {PACKAGES[scheme]}"
         )
     from sqlalchemy.pool import NullPool
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from natgrad.errors import unknown
 from natgrad.evaluate.notebook import html_with_pictures, png_of
 from natgrad.models import registry
 from natgrad.models.registry import COLUMNS, Spec
@@ -38,6 +39,8 @@ def run_html(run: Any) -> str:
 
 def drawn_curves(run: Any, column: str | None = None) -> Any:
     """Training and validation loss, or one column of the trace, against epochs, as matplotlib's figure."""
+    if column is not None and column not in (known := {name for row in run.trace for name in row}):
+        raise unknown("column", str(column), known)
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -47,7 +50,7 @@ def drawn_curves(run: Any, column: str | None = None) -> Any:
     for name in (column,) if column else ("train_loss", "valid_loss"):
         points = [(row["epoch"], row[name]) for row in run.trace if row.get(name) is not None]
         axes.plot(*zip(*points, strict=True), marker=".", label=name.replace("_", " ")) if points else None
-    if best := run.summary.get("best_epoch"):
+    if (best := run.summary.get("best_epoch")) is not None:
         axes.axvline(best, color="0.7", lw=1, zorder=0, label=f"best by {spec.criterion.replace('_', ' ')}")
     axes.set(xlabel="epoch", ylabel=column or "loss")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

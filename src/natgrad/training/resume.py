@@ -1,6 +1,6 @@
 """Where a training continues: where a saved state left it.
 
-A run continues from its newest good state. Two kinds of state are passed over: damaged ones, and the
+A run continues from its newest good state. Two kinds of state are skipped: damaged ones, and the
 last of a training whose final evaluation a longer training would not have made (there the state
 saved just before it serves). With other epochs than before, schedules keep their length.
 """
@@ -116,7 +116,9 @@ def _say_pace(place: Path, session: Session) -> None:
 
 def _finished(place: Path, settings: config.RunSettings, at: TrainingProgress) -> str:
     if at.epoch < settings.training.epochs:
-        return f"{place} stopped early at epoch {at.epoch}, its validation loss fell no more: nothing to do"
+        why = "its validation loss stopped falling"
+        return f"{place} stopped early at epoch {at.epoch} ({why}): nothing to do"
     return (
-        f"{place} is finished after {at.epoch} epochs: nothing to do; give more --epochs to train it further"
+        f"{place} is finished after {at.epoch} epoch{'' if at.epoch == 1 else 's'}: nothing to do; "
+        "give more --epochs to train it further"
     )

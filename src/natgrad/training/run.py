@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from natgrad import config
 from natgrad.data.arrays import is_in_memory, saved_arrays
 from natgrad.devices import keep_programs, surroundings
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.evaluate.pictures import save_sheets
 from natgrad.layers import generator
 from natgrad.models import registry
@@ -25,7 +25,7 @@ from natgrad.training import resume as restored
 from natgrad.training.mesh import by_one_device, is_first, on_mesh, own_data, shown_mesh
 from natgrad.training.notebook import drawn_curves, run_html, run_text
 from natgrad.training.session import Session
-from natgrad.training.watcher import Together, Watcher, end_watch
+from natgrad.training.watcher import Together, Watcher, check_watcher, end_watch
 from natgrad.writing import write
 
 _REPORT = "natgrad.report.making:report_runs"  # which reads runs
@@ -85,11 +85,20 @@ def train(
         run = natgrad.train(data="digits", method="rws", layers=(64, 16), epochs=50)
         run.model.sample(16)
     """
+    check_paths(file=file, out=out)
+    _check_given(watch, mesh)
     if is_in_memory(settings.get("data")):
         settings["data"] = saved_arrays(settings["data"], Path(out).parent if out else Path("runs"))
     chosen = config.resolve(settings, file)
     with _progress(chosen, watch, verbose=verbose) as told:
         return run_config(chosen, out=out, watch=told, mesh=mesh)
+
+
+def _check_given(watch: Any, mesh: Any) -> None:
+    """Refuse, before any work, what is neither a watcher nor a mesh."""
+    check_watcher(watch)
+    if not isinstance(mesh, str | None):
+        raise InputError(f'mesh: expected a text such as "rows=4,units=2", got {mesh!r}')
 
 
 @contextmanager
@@ -153,6 +162,7 @@ def resume(
     Example:
         run = natgrad.resume("runs/digits-rws-1", epochs=100)
     """
+    _check_given(watch, mesh)
     settings = folder.open_run(run)[1]
     total = settings.training.epochs if epochs is None else epochs
     training = settings.training.model_copy(update={"epochs": total})

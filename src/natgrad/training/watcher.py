@@ -1,6 +1,8 @@
-"""A watcher of a training: what is told while a model is trained."""
+"""A watcher of a training: it is called while a model is trained."""
 
 from typing import Any, Protocol
+
+from natgrad.errors import InputError
 
 
 class Watcher(Protocol):
@@ -13,8 +15,17 @@ class Watcher(Protocol):
         """A row was added to the trace."""
 
 
+def check_watcher(watch: Any) -> None:
+    """Refuse what cannot watch a training."""
+    if watch is not None and not all(hasattr(watch, name) for name in ("advanced", "evaluated")):
+        raise InputError(
+            f"watch: expected an object with the methods advanced and evaluated, got {watch!r}; "
+            "give one such as natgrad.WandbWatcher()"
+        )
+
+
 def end_watch(watch: Watcher | None) -> None:
-    """Tell a watcher that the training is over, if it has a method `close` to be told by."""
+    """Tell a watcher that the training is over, if it has a method `close`."""
     if close := getattr(watch, "close", None):
         close()
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.layers.bernoulli import Coding, Layer
 from natgrad.models.helmholtz.machine import Helmholtz
 from natgrad.records.state import arrays_by_name, opened
@@ -26,6 +26,7 @@ def save_model(path: str | Path, model: Helmholtz) -> Path:
     """Write a model's parameters, whole or not at all."""
     from safetensors.numpy import save as serialize
 
+    check_paths(path=path)
     path = Path(path)
     sizes = ",".join(str(size) for size in model.sizes)
     about = {"format": _FORMAT, "sizes": sizes, "off": str(model.coding.low), "on": str(model.coding.high)}
@@ -34,7 +35,7 @@ def save_model(path: str | Path, model: Helmholtz) -> Path:
         write(path, serialize(arrays, metadata=about))
     except OSError as error:
         raise InputError(
-            f"cannot write the model to {path}: {error.strerror}; give a file you may write"
+            f"cannot write the model to {path}: {error.strerror}; give a file you can write to"
         ) from None
     return path
 

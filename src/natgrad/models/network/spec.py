@@ -203,7 +203,8 @@ def check(config: Any, dataset: Any) -> None:
 
     chosen = config.model
     if chosen.kind == "convnet" and dataset.image_shape is None:
-        raise InputError(f"a convnet needs images, the rows of {dataset.name} are none; give --image-shape")
+        name = dataset.name
+        raise InputError(f"a convnet needs images, the rows of {name} are not images; give --image-shape")
     check_weights(_weights(chosen, dataset))
     if chosen.output == "softmax" and dataset.labels is not None:
         _check_classes(max(found.max() for found in dataset.labels.values()))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natgrad.data.unread import open_npz
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_paths
 from natgrad.layers.bernoulli import CODINGS, Layer
 from natgrad.models.rbm.machine import Boltzmann
 from natgrad.models.rbm.units import BernoulliUnits, GaussianUnits
@@ -24,6 +24,7 @@ _LARGEST = 2**28  # numbers of a machine that is read
 
 def save_machine(path: str | Path, model: Boltzmann) -> Path:
     """Write a machine."""
+    check_paths(path=path)
     coding = next(name for name, coding in CODINGS.items() if coding == model.hidden_units.coding)
     gaussian = not isinstance(model.visible_units, BernoulliUnits)
     content, place = io.BytesIO(), Path(path)
@@ -34,7 +35,7 @@ def save_machine(path: str | Path, model: Boltzmann) -> Path:
     try:
         write(place, content.getvalue())
     except OSError as error:
-        raise InputError(f"cannot write {place}: {error.strerror}; give a file you may write") from None
+        raise InputError(f"cannot write {place}: {error.strerror}; give a file you can write to") from None
     return place
 
 

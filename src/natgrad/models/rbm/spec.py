@@ -97,7 +97,7 @@ SPEC = Spec(
         "natural": "natural gradient: the Fisher of the joint model, from the step's own chains or by "
         "enumeration; by default solved in sample space, where statistics are centered",
         "plain": "the gradient itself, or with objective.centering the one of centered statistics",
-        "penalty": "plain, with a penalty of the covariances of units: the exact one, or the report's own",
+        "penalty": "plain, with a penalty on the covariances of units, exact or approximate",
         "whitening": "plain in a chart where both layers are whitened by matrices that follow a rule of "
         "learning; the machine itself stays plain",
         "eigen-whitening": "the same with matrices by eigendecomposition, every few steps",

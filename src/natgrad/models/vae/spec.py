@@ -76,7 +76,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
 
 
 def check(config: Any, dataset: Any) -> None:
-    """Refuse data that the units cannot have, filters for what is no image, and too many weights."""
+    """Refuse data that the units cannot have, filters for what is not an image, and too many weights."""
     from natgrad.training.checks import check_values, check_weights  # which reads data
 
     chosen = config.model
