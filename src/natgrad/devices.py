@@ -69,13 +69,32 @@ def by_own_rows(make: Callable[[_T, Any], Array], whole: _T, rows: Any) -> Array
     return found
 
 
-def mean_over_rows(make: Callable[[_T, Any], _U], whole: _T, rows: Any, number: int) -> _U:
-    """The mean over rows that a function makes of numbers and of arrays [..., row, sample].
+def in_one_message(network: Callable[[_T, Any], Array]) -> Callable[[_T, Any], Array]:
+    """A network from (parameters, rows) to as many rows whose derivatives are summed over devices at once.
+
+    It gets its parameters as one vector; the compiler would send every array of them by itself.
+    """
+
+    def own(parameters: _T, rows: Any) -> Array:
+        if not _split_by_rows_alone() or len({leaf.dtype for leaf in jax.tree.leaves(parameters)}) > 1:
+            return network(parameters, rows)
+        numbers, back = ravel_pytree(parameters)
+        return by_own_rows(lambda numbers, rows: network(back(numbers), rows), numbers, rows)
+
+    return own
+
+
+def _split_by_rows_alone() -> bool:
+    return parts("rows") > 1 and parts("units") == 1
+
+
+def mean_over_rows(make: Callable[[_T, Any], _U], whole: _T, rows: Any, number: int, *, axis: int = -2) -> _U:
+    """The mean over rows that a function makes of numbers and of arrays with rows along an axis.
 
     On a mesh of rows every device makes that of its own rows, and all of it is summed up in one message: the
     compiler would send every array by itself, and to send an array costs more than the bytes that it has.
     """
-    if parts("rows") == 1 or parts("units") > 1 or number % parts("rows"):
+    if not _split_by_rows_alone() or number % parts("rows"):
         return make(whole, rows)
 
     def apart(whole: _T, rows: Any) -> _U:
@@ -83,17 +102,18 @@ def mean_over_rows(make: Callable[[_T, Any], _U], whole: _T, rows: Any, number: 
         found: _U = back(jax.lax.pmean(numbers, "rows"))
         return found
 
-    split = jax.tree.map(lambda leaf: _rows_second_last(leaf.shape, number), rows)
+    split = jax.tree.map(lambda leaf: _along(axis, leaf.shape), rows)
     given = (PartitionSpec(), split)
     together = jax.shard_map(apart, in_specs=given, out_specs=PartitionSpec(), check_vma=False)
     mean: _U = together(whole, rows)
     return mean
 
 
-def _rows_second_last(shape: tuple[int, ...], number: int) -> PartitionSpec:
-    """Where an array lives whose rows are split; one without rows of its own is whole."""
-    split = "rows" if shape[-2] == number else None
-    return PartitionSpec(*(None,) * (len(shape) - 2), split, None)
+def _along(axis: int, shape: tuple[int, ...]) -> PartitionSpec:
+    """Where an array lives whose rows are split; one that has a single row for all of them is whole."""
+    split: list[str | None] = [None] * len(shape)
+    split[axis] = "rows" if shape[axis] > 1 else None
+    return PartitionSpec(*split)
 
 
 def gathered(arrays: Sequence[Float[Array, "_ row"]]) -> list[Array]:
