@@ -3,9 +3,8 @@
     python -m benchmarks.messages [--json]
 
 Two processes meet at 127.0.0.1 and sum arrays, again and again: on a core each, and both on two cores. It
-shows why a step on a mesh sends few arrays. Gloo, by which processes of JAX talk where they compute on
-processors, has a thread that takes what arrives. While another thread holds the lock of the connection it
-asks again and again, without rest; if both have one core, the other gets on when the time slice is over.
+shows why a step on a mesh sends few arrays. What takes the time is Gloo, by which processes of JAX talk where
+they compute on processors (docs/scale.md).
 """
 
 import argparse
