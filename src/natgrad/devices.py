@@ -72,7 +72,8 @@ def by_own_rows(make: Callable[[_T, Any], Array], whole: _T, rows: Any) -> Array
 def in_one_message(network: Callable[[_T, Any], Array]) -> Callable[[_T, Any], Array]:
     """A network from (parameters, rows) to as many rows whose derivatives are summed over devices at once.
 
-    It gets its parameters as one vector; the compiler would send every array of them by itself.
+    It gets its parameters as one vector; else every array of them is sent by itself, even where the compiler
+    makes one operation of them.
     """
 
     def own(parameters: _T, rows: Any) -> Array:
@@ -91,8 +92,8 @@ def _split_by_rows_alone() -> bool:
 def mean_over_rows(make: Callable[[_T, Any], _U], whole: _T, rows: Any, number: int, *, axis: int = -2) -> _U:
     """The mean over rows that a function makes of numbers and of arrays with rows along an axis.
 
-    On a mesh of rows every device makes that of its own rows, and all of it is summed up in one message: the
-    compiler would send every array by itself, and to send an array costs more than the bytes that it has.
+    On a mesh of rows every device makes that of its own rows, and all of it is summed up as one array: else
+    every array is sent by itself, and to send an array costs more than the bytes that it has.
     """
     if not _split_by_rows_alone() or number % parts("rows"):
         return make(whole, rows)
