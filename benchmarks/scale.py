@@ -49,8 +49,13 @@ def worker(arguments: argparse.Namespace) -> None:
 
 def start(arguments: argparse.Namespace, cores: set[int], *more: str) -> subprocess.Popen:
     given = [f"--{name}={getattr(arguments, name)}" for name in ("method", "batch", "steps")]
+    return on_cores(cores, "benchmarks.scale", "--worker", *given, *more)
+
+
+def on_cores(cores: set[int], module: str, *given: str) -> subprocess.Popen:
+    """A benchmark as a process on some cores, spoken to by pipes."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.scale", "--worker", *given, *more],
+        [sys.executable, "-m", module, *given],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -73,11 +78,16 @@ def compiled_one(arguments: argparse.Namespace) -> list[subprocess.Popen]:
     return [alone]
 
 
-def compiled_two(arguments: argparse.Namespace) -> list[subprocess.Popen]:
-    """Two processes on a core each, ready for their steps."""
+def free_address() -> str:
+    """One on this computer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def compiled_two(arguments: argparse.Namespace) -> list[subprocess.Popen]:
+    """Two processes on a core each, ready for their steps."""
+    address = free_address()
     both = [start(arguments, {core}, f"--process={core}", f"--address={address}") for core in range(2)]
     for process in both:
         print(f"compiled in {answered(process):.0f} s", file=sys.stderr)

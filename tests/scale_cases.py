@@ -2,7 +2,7 @@
 
 `python scale_cases.py MESH NAME... MESH NAME...` prints, as JSON, what these trainings computed on the mesh
 before them, and for `bits` random numbers; with HOSTS=ADDRESS,PROCESSES,PROCESS in its environment, as one of
-several processes.
+several processes. LONG_FROM is the number of steps from which on a training counts as long.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from natgrad import config
 from natgrad.data.in_file import RowsInFile
 from natgrad.devices import everywhere, parts, placed
 from natgrad.layers import generator
+from natgrad.training import compile as compilation
 from natgrad.training import hosts, session
 from natgrad.training.compile import compiled
 from natgrad.training.mesh import on_mesh, own_data
@@ -127,7 +128,9 @@ def training_of(name, file, number=STEPS):
         found.append(np.concatenate([np.ravel(leaf) for leaf in leaves]).tolist())
         if number == STEPS:
             training.state = laid_out(jax.tree.map(rounded, training.state), training.shape)
-    return {"steps": found, "sent": sent(programs[-1].as_text()), "read": sum(READ)}
+    text = programs[-1].as_text()
+    facts = {"donated": "input_output_alias" in text, "apart": training.total >= compilation.LONG}
+    return {"steps": found, "sent": sent(text), "read": sum(READ)} | facts
 
 
 def bits():
@@ -179,6 +182,7 @@ def main(*tokens):
         hosts.connect(hosts.Hosts(address, int(processes), int(process), 60))
     RowsInFile.__array__ = noting(RowsInFile.__array__)
     number, found = int(os.environ.get("STEPS", STEPS)), {}
+    compilation.LONG = int(os.environ.get("LONG_FROM", compilation.LONG))
     with tempfile.TemporaryDirectory() as folder:
         file = tiny_data(Path(folder))
         for token in tokens:

@@ -127,6 +127,14 @@ def test_the_page_on_scale_has_the_figures_of_its_record():
     assert f"took {record['ratio']:.2f} times" in page
     assert f"{record['ratio_of_the_best']:.2f} by the best rounds" in page
     assert f"a load of {record['load']:.1f}" in page
+    messages = json.loads((ROOT.parent / "benchmarks/results/messages.json").read_text("utf-8"))
+    apart, shared = messages["milliseconds, on a core each"], messages["milliseconds, both on two cores"]
+    assert f"takes {apart['a gradient']:.0f} ms as one array" in page
+    assert f"{apart['a gradient in 100 arrays']:.0f} ms in 100 arrays" in page
+    assert f"(at a load of {messages['load']:.1f};" in page
+    assert f"one number takes {apart['one number']:.1f} ms" in page
+    assert f"256 numbers {apart['256 numbers']:.1f} ms, and {shared['256 numbers']:.1f} ms where" in page
+    assert f"100 arrays still took {shared['a gradient in 100 arrays']:.0f} ms" in page
 
 
 def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():

@@ -7,17 +7,19 @@ kept on disk, for the command line and for Python alike. `surroundings` says wha
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 _T = TypeVar("_T")
+_U = TypeVar("_U")
 LIMITS = [Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")]
 
 
@@ -64,6 +66,66 @@ def by_own_rows(make: Callable[[_T, Any], Array], whole: _T, rows: Any) -> Array
         make, in_specs=(PartitionSpec(), split), out_specs=split, check_vma=False
     )
     found: Array = apart(whole, rows)
+    return found
+
+
+def in_one_message(network: Callable[[_T, Any], Array]) -> Callable[[_T, Any], Array]:
+    """A network from (parameters, rows) to as many rows whose derivatives are summed over devices at once.
+
+    It gets its parameters as one vector; else every array of them is sent by itself, even where the compiler
+    makes one operation of them.
+    """
+
+    def own(parameters: _T, rows: Any) -> Array:
+        if not _split_by_rows_alone() or len({leaf.dtype for leaf in jax.tree.leaves(parameters)}) > 1:
+            return network(parameters, rows)
+        numbers, back = ravel_pytree(parameters)
+        return by_own_rows(lambda numbers, rows: network(back(numbers), rows), numbers, rows)
+
+    return own
+
+
+def _split_by_rows_alone() -> bool:
+    return parts("rows") > 1 and parts("units") == 1
+
+
+def mean_over_rows(make: Callable[[_T, Any], _U], whole: _T, rows: Any, number: int, *, axis: int = -2) -> _U:
+    """The mean over rows that a function makes of numbers and of arrays with rows along an axis.
+
+    On a mesh of rows every device makes that of its own rows, and all of it is summed up as one array: else
+    every array is sent by itself, and to send an array costs more than the bytes that it has.
+    """
+    if not _split_by_rows_alone() or number % parts("rows"):
+        return make(whole, rows)
+
+    def apart(whole: _T, rows: Any) -> _U:
+        numbers, back = ravel_pytree(make(whole, rows))
+        found: _U = back(jax.lax.pmean(numbers, "rows"))
+        return found
+
+    split = jax.tree.map(lambda leaf: _along(axis, leaf.shape), rows)
+    given = (PartitionSpec(), split)
+    together = jax.shard_map(apart, in_specs=given, out_specs=PartitionSpec(), check_vma=False)
+    mean: _U = together(whole, rows)
+    return mean
+
+
+def _along(axis: int, shape: tuple[int, ...]) -> PartitionSpec:
+    """Where an array lives whose rows are split; one that has a single row for all of them is whole."""
+    split: list[str | None] = [None] * len(shape)
+    split[axis] = "rows" if shape[axis] > 1 else None
+    return PartitionSpec(*split)
+
+
+def gathered(arrays: Sequence[Float[Array, "_ row"]]) -> list[Array]:
+    """Arrays whose rows are split, whole on every device; those of as many rows are sent in one message."""
+    found = list(arrays)
+    for kind in {(array.shape[1], array.dtype) for array in arrays}:
+        same = [i for i, array in enumerate(arrays) if (array.shape[1], array.dtype) == kind]
+        own = jnp.concatenate([placed(arrays[i], None, "rows") for i in same])
+        ends = [sum(len(arrays[i]) for i in same[:count]) for count in range(1, len(same))]
+        for i, part in zip(same, jnp.split(placed(own, None, None), ends), strict=True):
+            found[i] = part
     return found
 
 

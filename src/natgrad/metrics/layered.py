@@ -14,6 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Carry, DampingStrength, Metric, Model, Product, Samples
+from natgrad.devices import gathered, parts
 from natgrad.layers.bernoulli import Layer
 from natgrad.metrics.blocks import Blocks, DenseBlocks, UnitBlocks, per_unit, scaled
 from natgrad.tree import pytree
@@ -65,6 +66,22 @@ class LayeredFisher:
     def placed(self) -> "LayeredFisher":
         """With its rows on every device of a mesh, and what belongs to units where these live."""
         return LayeredFisher(map_nodes(lambda node: node.placed() if _is_node(node) else node, self.blocks))
+
+    def gathered(self) -> "LayeredFisher":
+        """As placed, from rows that are split over devices: those of all layers are sent together.
+
+        Where units are split, too, every layer is sent by itself.
+        """
+        made = [node for node in nodes(self.blocks) if isinstance(node, UnitBlocks)]
+        if parts("rows") == 1 or parts("units") > 1 or not made:
+            return self.placed()
+        whole = gathered([array for node in made for array in (node.inputs, node.curvature)])
+        pairs = zip(whole[::2], whole[1::2], strict=True)
+        return LayeredFisher(
+            map_nodes(
+                lambda node: UnitBlocks(*next(pairs)) if isinstance(node, UnitBlocks) else node, self.blocks
+            )
+        )
 
     def mean_diagonal(self, key: PRNGKeyArray) -> tuple[Array, ...]:
         """A number for every unit of every node: its block's trace over its side."""

@@ -76,7 +76,7 @@ def per_layer(choose: Choice) -> Solver:
     """The solver that a choice takes for every layer; parameters of their own are divided by their metric."""
 
     def prepare(operator: LayeredFisher, damping: DampingStrength, after: Any) -> tuple[LayerFactors, Any]:
-        operator = operator.placed() if has_mesh() else operator
+        operator = operator.gathered() if has_mesh() else operator
         factors, damped = [], operator.damped(damping)
         for solver, (block, a) in zip(_chosen(choose, damped), damped, strict=True):
             found, after = ((), after) if solver is None else _prepared(solver, block, a, after)

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Estimate, Objective, stateless
+from natgrad.devices import mean_over_rows
 from natgrad.layers import bernoulli
 from natgrad.layers.bernoulli import Coding, Layer, Values, flat, repeated, stored
 from natgrad.models.helmholtz import machine
@@ -59,9 +60,15 @@ def two_phases(samples: int, weigh: Callable[[Weights], Weights], shares: Shares
         dreams = machine.dream(key_dream, model, batch.shape[1], samples)
         log_weights = machine.log_weights(model, wake, reuse=True)
         drawn = Phases(wake, weigh(log_weights), dreams)
-        value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=1) - jnp.log(samples))
-        effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=1))
-        return Estimate(value, phase_gradient(model, drawn, shares), drawn, {"effective_samples": effective})
+
+        def means(model: Helmholtz, rows: tuple[Phases, Weights]) -> tuple[Array, Helmholtz, Array]:
+            drawn, log_weights = rows
+            value = -jnp.mean(jax.nn.logsumexp(log_weights, axis=1) - jnp.log(samples))
+            effective = jnp.mean(1 / jnp.sum(drawn.weights**2, axis=1))
+            return value, phase_gradient(model, drawn, shares), effective
+
+        value, gradient, effective = mean_over_rows(means, model, (drawn, log_weights), batch.shape[1])
+        return Estimate(value, gradient, drawn, {"effective_samples": effective})
 
     return stateless(estimate, lambda model, drawn: loss(model, drawn, shares))
 
@@ -72,9 +79,14 @@ def sleep_only(samples: int, share: float) -> Objective:
     def estimate(key: PRNGKeyArray, model: Helmholtz, batch: Float[Array, "visible row"]) -> Estimate:
         dreams = machine.dream(key, model, batch.shape[1], samples)
         even = jnp.full((batch.shape[1], samples), 1 / samples, batch.dtype)
-        taught = _recognition(model, dreams, share * even / batch.shape[1])  # [nrws eq. 11]
+
+        def means(model: Helmholtz, rows: tuple[Pass, Weights]) -> tuple[Array, tuple[Layer, ...]]:
+            dreams, even = rows
+            taught = _recognition(model, dreams, share * even / len(even))  # [nrws eq. 11]
+            return -jnp.mean(machine.log_recognition(model, dreams)), taught
+
+        value, taught = mean_over_rows(means, model, (dreams, even), batch.shape[1])
         rest = tree.zeros((model.prior, model.generation))
-        value = -jnp.mean(machine.log_recognition(model, dreams))
         return Estimate(value, Helmholtz(*rest, taught, model.coding), Phases(dreams, even, dreams), {})
 
     def revalue(model: Helmholtz, drawn: Phases) -> Float[Array, ""]:

@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 from natgrad.core import Kind, Model, Panel, Problem
 from natgrad.data import Dataset
+from natgrad.devices import in_one_message
 from natgrad.errors import InputError
 from natgrad.evaluate.panels import reconstructions
 from natgrad.layers.convolution import convolutional, fresh_convolutional
@@ -87,7 +88,7 @@ def fresh(key: PRNGKeyArray, settings: Any, shape: Shape) -> Model:
 @lru_cache(maxsize=16)
 def task_of(chosen: Any, shape: Shape) -> Task:
     """The network and the distribution of its targets: the same object, so that programs know it again."""
-    return Task(_MODELS[chosen.kind][1](chosen, shape), OUTPUTS[chosen.output](chosen))
+    return Task(in_one_message(_MODELS[chosen.kind][1](chosen, shape)), OUTPUTS[chosen.output](chosen))
 
 
 TARGETS: dict[str, examples.Targets] = {

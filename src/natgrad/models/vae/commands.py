@@ -12,6 +12,7 @@ def evaluate(
     rows: int = 0,
     seed: int = 0,
     memory_mb: float = 256.0,
+    mesh: str | None = None,
 ) -> dict[str, Any]:
     """Measure the log-likelihood of a run's test set by importance sampling, and bounds of it.
 
@@ -22,11 +23,14 @@ def evaluate(
         rows: How many test rows, chosen at random by the split's seed (0: all).
         seed: Decides the samples.
         memory_mb: Memory for the samples held at a time.
+        mesh: Devices that split the rows, as in rows=4.
     """
     from natgrad.models.vae.measure import evaluated_run
+    from natgrad.training.mesh import on_mesh
 
     counts = {"samples": samples, "bound_samples": bound_samples, "rows": rows}
-    return evaluated_run(run, seed=seed, memory_mb=memory_mb, **counts)
+    with on_mesh(mesh):
+        return evaluated_run(run, seed=seed, memory_mb=memory_mb, **counts)
 
 
 def show_fisher(run: Path, *, rows: int = 1000, seed: int = 0, out: Path | None = None) -> dict[str, Any]:

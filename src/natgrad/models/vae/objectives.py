@@ -12,7 +12,7 @@ gradient tells recognition [rainforth2018].
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad import tree
 from natgrad.core import Estimate, Numbers, Objective, stateless
+from natgrad.devices import mean_over_rows
 from natgrad.models.vae.machine import (
     GENERATION,
     RECOGNITION,
@@ -93,7 +94,8 @@ def two_lessons(generation: Lesson, recognition: Lesson, samples: int = 1) -> Ob
 
     def estimate(key: PRNGKeyArray, model: Variational, batch: Rows) -> Estimate:
         draws = drawn_for(key, model, batch, samples, dreaming=recognition is sleep_loss)
-        (_, (value, numbers)), gradient = jax.value_and_grad(loss, has_aux=True)(model, draws)
+        taught = jax.value_and_grad(loss, has_aux=True)
+        (_, (value, numbers)), gradient = mean_over_rows(taught, model, draws, len(batch), axis=0)
         return Estimate(value, gradient, draws, numbers)
 
     return stateless(estimate, lambda model, draws: loss(model, draws)[0])
@@ -104,8 +106,12 @@ def one_lesson(part: Part, lesson: Lesson, samples: int = 1) -> Objective:
 
     def estimate(key: PRNGKeyArray, model: Variational, batch: Rows) -> Estimate:
         draws = drawn_for(key, model, batch, samples, dreaming=lesson is sleep_loss)
-        loss = lambda own: lesson(part.put(model, own), draws)  # noqa: E731
-        (value, numbers), gradient = jax.value_and_grad(loss, has_aux=True)(part.get(model))
+
+        def taught(model: Variational, draws: LatentDraws) -> Any:
+            loss = lambda own: lesson(part.put(model, own), draws)  # noqa: E731
+            return jax.value_and_grad(loss, has_aux=True)(part.get(model))
+
+        (value, numbers), gradient = mean_over_rows(taught, model, draws, len(batch), axis=0)
         return Estimate(value, part.put(tree.zeros(model), gradient), draws, numbers)
 
     return stateless(estimate, lambda model, draws: lesson(model, draws)[0])
