@@ -120,7 +120,7 @@ def _along(axis: int, shape: tuple[int, ...]) -> PartitionSpec:
 def gathered(arrays: Sequence[Float[Array, "_ row"]]) -> list[Array]:
     """Arrays whose rows are split, whole on every device; those of as many rows are sent in one message."""
     found = list(arrays)
-    for kind in dict.fromkeys((array.shape[1], array.dtype) for array in arrays):  # in the same order everywhere
+    for kind in dict.fromkeys((array.shape[1], array.dtype) for array in arrays):  # ordered
         same = [i for i, array in enumerate(arrays) if (array.shape[1], array.dtype) == kind]
         own = jnp.concatenate([placed(arrays[i], None, "rows") for i in same])
         ends = [sum(len(arrays[i]) for i in same[:count]) for count in range(1, len(same))]
