@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -43,11 +44,11 @@ def address():
         return f"127.0.0.1:{found.getsockname()[1]}"
 
 
-def command(*tokens):
+def command(*tokens, before=(), **more):
     """A command with its output in pipes."""
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"}
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1"} | more
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
-    return subprocess.Popen([*COMMAND, *map(str, tokens)], **options)
+    return subprocess.Popen([*before, *COMMAND, *map(str, tokens)], **options)
 
 
 def both(*tokens):
@@ -56,9 +57,13 @@ def both(*tokens):
     return [command(*tokens, *flags, "--process", number) for number in range(2)]
 
 
-def training(file, out, *more):
+def tokens_of(file, out, *more):
     settings = [token for name, value in SETTINGS.items() for token in (f"--{name}", value)]
-    return both("train", "--data", file, *settings, "--quiet", "--out", out, *more)
+    return "train", "--data", file, *settings, "--quiet", "--out", out, *more
+
+
+def training(file, out, *more):
+    return both(*tokens_of(file, out, *more))
 
 
 def wait_for(state, seconds=120):
@@ -170,3 +175,31 @@ def test_flags_that_do_not_go_together_are_refused(capsys, monkeypatch, flags, s
         main(["train", *flags])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+def by_slurm(*tokens):
+    """Two tasks of a step, as their environment says; the port is one of 4096, by the number of the job."""
+    step = {"SLURM_JOB_ID": os.getpid(), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": 2}
+    for task in range(2):
+        of_task = step | {"SLURM_PROCID": task, "SLURM_LOCALID": task, "SLURM_STEP_NUM_NODES": 1}
+        yield command(*tokens, **{name: str(value) for name, value in of_task.items()})
+
+
+def by_open_mpi(*tokens):
+    """Two processes that mpirun starts; both print to the same pipe."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("NO MPIRUN HERE: Debian has it as openmpi-bin")
+    yield command(*tokens, before=("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [by_slurm, by_open_mpi])
+def test_processes_of_a_cluster_find_each_other(start, file, place):
+    out = place / start.__name__
+    flags = ("--epochs", 1, "--mesh", "rows=2", "--cluster", "--json")
+    processes = list(start(*tokens_of(file, out, *flags)))
+    found = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), found
+    assert json.loads(found[0][0])["steps"] == PER_EPOCH
+    environment = json.loads((out / "environment.json").read_text())
+    assert (environment["processes"], environment["mesh"]) == (2, {"rows": 2})

@@ -138,6 +138,7 @@ settings = {"method": "nrws", "layers": (8, 4), "batch_size": 16, "epochs": 2}
 run = natgrad.train(data=FILE, out=OUT, mesh="rows=2,units=2", **settings)
 print(json.dumps(run.summary))
 """
+BACK = 'import natgrad; natgrad.resume(OUT, epochs=6, mesh="rows=4")'
 
 
 def on_four_devices(code):
@@ -151,7 +152,7 @@ def on_four_devices(code):
 
 
 @pytest.mark.slow
-def test_a_run_of_four_devices_continues_on_one(file, place):
+def test_a_run_of_four_devices_continues_on_one_and_back(file, place):
     """A state carries no layout; what was computed on a mesh is in the environment."""
     code = RUNS.replace("FILE", repr(file)).replace("OUT", repr(str(place / "meshed")))
     on_four_devices(code)
@@ -167,6 +168,10 @@ def test_a_run_of_four_devices_continues_on_one(file, place):
     continued = natgrad.resume(place / "meshed", epochs=4)
     assert continued.summary["steps"] == alone.summary["steps"] == 4 * (ROWS // 16)
     assert continued.summary["valid_ll"] == pytest.approx(alone.summary["valid_ll"], abs=1e-8)
+    on_four_devices(BACK.replace("OUT", repr(str(place / "meshed"))))
+    back, alone = natgrad.load(place / "meshed"), natgrad.resume(place / "alone", epochs=6)
+    assert back.trace[-1]["step"] == alone.trace[-1]["step"] == 6 * (ROWS // 16)
+    assert back.trace[-1]["valid_ll"] == pytest.approx(alone.trace[-1]["valid_ll"], abs=1e-8)
 
 
 def test_a_mesh_that_does_not_fit_is_refused_in_a_sentence(file, place):
