@@ -40,6 +40,11 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+def pytest_ignore_collect(collection_path):
+    """Files of fixtures have no examples to test, and those of two folders have one name."""
+    return True if collection_path.name == "conftest.py" else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before the slow ones are left out
 def pytest_collection_modifyitems(items):
     """Mark the further cases of tests that are marked `few` as slow."""
