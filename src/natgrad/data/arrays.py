@@ -16,7 +16,7 @@ from natgrad.errors import InputError, unknown
 from natgrad.writing import write
 
 _DIGITS = 8  # of the checksum in the name of a file
-_LABELS = tuple(f"{name}_labels" for name in SPLITS)
+_LABELS = tuple(map("{}_labels".format, SPLITS))
 _NAMES = (*SPLITS, *_LABELS, "images", "labels")  # of the arrays in a dict
 
 

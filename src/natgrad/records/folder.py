@@ -76,7 +76,8 @@ def new_run(out: str | Path | None, settings: config.Config) -> Iterator[Path]:
 
 def open_run(folder: str | Path) -> tuple[Path, config.Config]:
     """An existing run and its config."""
-    check_paths(run=folder)
+    if not isinstance(folder, str | Path):
+        check_paths(run=folder)
     path = Path(folder)
     if not (path / "config.toml").is_file():
         raise InputError(
