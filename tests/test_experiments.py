@@ -134,7 +134,7 @@ def test_the_page_on_scale_has_the_figures_of_its_record():
     assert f"(at a load of {messages['load']:.1f};" in page
     assert f"one number takes {apart['one number']:.1f} ms" in page
     assert f"256 numbers {apart['256 numbers']:.1f} ms, and {shared['256 numbers']:.1f} ms where" in page
-    assert f"100 arrays still took {shared['a gradient in 100 arrays']:.0f} ms" in page
+    assert f"100 arrays then take {shared['a gradient in 100 arrays']:.0f} ms" in page
 
 
 def test_the_page_on_choosing_has_figures_of_the_tables_that_it_cites():
