@@ -5,11 +5,13 @@
 The floor is the five matrix products of a step of persistent contrastive divergence and nothing else: hidden
 units of the rows, both halves of a turn of the chains, and the gradient's two phases. scikit-learn's
 BernoulliRBM makes the same steps on the same rows (`partial_fit`, batches of 100, no monitoring).
+Last, log Z by 100 chains and 10,000 temperatures of annealing, forward, beside the two products of each.
 """
 
 import argparse
 import json
 import statistics
+import time
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +23,13 @@ from benchmarks.step import advance, median_ratio, timed
 from natgrad import config
 from natgrad.data import batches
 from natgrad.data import load as load_data
+from natgrad.layers import generator
+from natgrad.models.rbm.annealed import anneal, equally_spaced
 from natgrad.training.compile import LONG, compiled
 from natgrad.training.session import Session
 
 BATCH = 100
+REST = 0.3  # seconds before each: threads of NumPy's products wait awake for more of them
 METHODS = {
     "plain": {"method": "plain", "centering": False},
     "centered": {"method": "plain", "centering": True},
@@ -78,10 +83,37 @@ def measure(data: str, hidden: int, steps: int, rounds: int) -> dict:
     times = {name: [] for name in actions}
     for turn in range(rounds + 1):
         for name, action in actions.items():
+            time.sleep(REST)
             spent = timed(action, steps)
             if turn:  # the first round warms up
                 times[name].append(spent)
-    return summary(times) | {"data": data, "hidden": hidden, "steps": steps, "rounds": rounds}
+    row = summary(times) | annealing(found["plain"][0].state.model)
+    return row | {"data": data, "hidden": hidden, "steps": steps, "rounds": rounds}
+
+
+def annealing(model, chains: int = 100, temperatures: int = 10_000) -> dict:
+    """The seconds of a forward estimate of log Z, compiled before, and those of its products alone."""
+    weight, base = model.weight, model.visible_bias
+    back = jnp.array(weight.T)
+    alone = jax.jit(
+        lambda visible: jax.lax.fori_loop(
+            0, temperatures, lambda turn, v: 1e-3 * (back @ (weight @ v)), visible
+        )
+    )
+    ones = jnp.ones((base.size, chains), weight.dtype)
+    actions = {
+        "annealing_seconds": lambda: anneal(
+            generator.key(0), model, base, equally_spaced(temperatures, model), chains=chains
+        ),
+        "annealing_floor_seconds": lambda: jax.block_until_ready(alone(ones)),
+    }
+    row = {}
+    for name, action in actions.items():
+        action()
+        began = time.perf_counter()
+        action()
+        row[name] = round(time.perf_counter() - began, 2)
+    return row | {"annealing_over_floor": round(row["annealing_seconds"] / row["annealing_floor_seconds"], 4)}
 
 
 def summary(times: dict) -> dict:

@@ -80,7 +80,7 @@ COLUMNS = (
     Column("steps_refused", "steps refused", note="not finite or not solved, and not taken"),
     Column("divergences", "divergences", note="chunks taken again with a smaller step"),
 )
-"""What all traces may hold, beside epoch, step and seconds."""
+"""What all traces may hold, beside epoch, step, seconds and cpu_seconds."""
 
 NATS = "nats per row"
 TEST_LL = Column(

@@ -25,7 +25,7 @@ class TrainingProgress(BaseModel):
         divergences: how often the training went back, each time with a smaller step.
         diverged: whether it was given up for that.
         doubted: whether its user was told that it hardly learns.
-        seconds: seconds of training.
+        seconds: seconds of training; cpu_seconds: those of all its threads together.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -42,6 +42,7 @@ class TrainingProgress(BaseModel):
     diverged: bool = False
     doubted: bool = False
     seconds: float = Field(0.0, ge=0)
+    cpu_seconds: float = Field(0.0, ge=0)
 
 
 class Notes(BaseModel):
@@ -77,7 +78,7 @@ def final_summary(last: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str,
     """
     counted = {"epochs": last["epoch"], "steps": last["step"], "train_seconds": last["seconds"]}
     whole = {key: last[key] for key in ("divergences", "steps_refused") if key in last}
-    apart = {"epoch", "step", "seconds", *whole}
+    apart = {"epoch", "step", "seconds", "cpu_seconds", *whole}
     figures = {key: value for key, value in best.items() if key not in apart and "." not in key}
     return counted | {"best_epoch": best["epoch"]} | whole | figures
 

@@ -13,7 +13,7 @@ from natgrad.models import registry
 from natgrad.models.registry import COLUMNS, Column, Spec
 
 _Row = Mapping[str, Any]
-AXES = ("epoch", "step", "seconds")
+AXES = ("epoch", "step", "seconds", "cpu_seconds")
 LOSS = "valid_loss"  # every trace has it
 REFUSED = "steps_refused"  # since the evaluation before: only their sum is a final figure
 

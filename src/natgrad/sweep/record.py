@@ -24,7 +24,7 @@ from natgrad.sweep.values import by_dotted_name
 _Line = dict[str, Any]
 TraceRows = list[dict[str, Any]]
 
-_KEPT = ("epoch", "step", "seconds", "divergences", "damping", "kl")
+_KEPT = ("epoch", "step", "seconds", "cpu_seconds", "divergences", "damping", "kl")
 _SPLITS = ("train_", "valid_", "test_")
 
 

@@ -151,11 +151,12 @@ class Session:
 
     def _chunk(self, order: jax.Array, start: int, end: int) -> chunks.Course | None:
         """Take the steps of a chunk, and keep them if they are sound; else say how they went."""
-        at, began = self.progress, time.perf_counter()
+        at, began, cpu = self.progress, time.perf_counter(), time.process_time()
         moving = copied(self.state)  # steps work in place; this one stays to return to
         state, totals = self.advance(self.key_steps, moving, self.totals, self.rows, order, start, end)
         jax.block_until_ready(totals)
         at.seconds += time.perf_counter() - began
+        at.cpu_seconds += time.process_time() - cpu
         found = chunks.course(self.totals, totals)
         if not chunks.is_sound(found, at.lowest + at.jump):
             why = chunks.complaint(found, at.lowest)
@@ -241,7 +242,8 @@ class Session:
         at = self.progress
         if not self._is_regular():
             self._save(place)  # where a longer training will want to continue from
-        row: dict[str, Any] = {"epoch": at.epoch, "step": self.steps, "seconds": round(at.seconds, 3)}
+        row: dict[str, Any] = {"epoch": at.epoch, "step": self.steps}
+        row |= {"seconds": round(at.seconds, 3), "cpu_seconds": round(at.cpu_seconds, 3)}
         row |= self.totals.means() if at.rows else {"train_loss": None}
         row |= {"divergences": at.divergences} | self.problem.measure(everywhere(self.state))
         self._compare(row)

@@ -63,6 +63,11 @@ class Offsets(NamedTuple):
     hidden: Float[Array, " hidden"]
 
 
+def biases(model: Boltzmann) -> tuple[Array, Array]:
+    """The biases of both layers. A step that is not finite shows it there: its weights sum the same rows."""
+    return model.hidden_bias, model.visible_bias
+
+
 def hidden_inputs(model: Boltzmann, visible: UnitRows) -> UnitRows:
     """W v + b."""
     return model.weight @ visible + model.hidden_bias[:, None]
