@@ -62,24 +62,34 @@ def rows(found: Results) -> list[str]:
     """One line per variant, the best first."""
     section = found.section
     keys = [key for key in differing(found) if key != "method"]
-    heads = ["variant", "setting", "seeds", *map(title, section.columns), "epochs", "seconds"]
+    clock = clock_of(found)
+    heads = ["variant", "setting", "seeds", *map(title, section.columns), "epochs", CLOCKS[clock]]
     lines = []
     for name, trials in best(found).items():
         setting = {key: trials[0]["settings"][key] for key in keys if key in trials[0]["settings"]}
         ends = [deciding_row(trial["rows"], section) for trial in trials]
         said = [name, ", ".join(f"{brief(key)} {value}" for key, value in setting.items())]
-        line = f"| {' | '.join([*said, *figures(ends, *section.columns)])} |"
+        line = f"| {' | '.join([*said, *figures(ends, clock, *section.columns)])} |"
         lines.append((score(section, mean(ends, section.criterion)), line))
     lines.sort(key=lambda pair: -pair[0])
     return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(line for _, line in lines)]
 
 
-def figures(ends: list[dict], valid: str, test: str) -> list[str]:
+CLOCKS = {"seconds": "seconds", "cpu_seconds": "CPU seconds"}
+
+
+def clock_of(found: Results) -> str:
+    """The seconds of the processor where all trials have them, otherwise those of the clock."""
+    ends = [trial["rows"][-1] for trials in best(found).values() for trial in trials]
+    return "cpu_seconds" if ends and all("cpu_seconds" in end for end in ends) else "seconds"
+
+
+def figures(ends: list[dict], clock: str, valid: str, test: str) -> list[str]:
     """How many trials there are, and the means of what they reached."""
     reached = text(test, mean(ends, test))
     if len(ends) > 1:
         reached += f" (sd {text(test, np.std([end[test] for end in ends], ddof=1))})"
-    seconds = f"{mean(ends, 'seconds'):.0f}"
+    seconds = f"{mean(ends, clock):.0f}"
     return [str(len(ends)), text(valid, mean(ends, valid)), reached, str(ends[0]["epoch"]), seconds]
 
 
@@ -91,16 +101,16 @@ def draw(found: Results, path: Path) -> None:
     """The test column against epochs and against seconds of training."""
     from matplotlib.figure import Figure
 
-    test = found.section.columns[1]
+    test, clock = found.section.columns[1], clock_of(found)
     figure = Figure(figsize=(11, 4.6), dpi=120, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for name, trials in best(found).items():
         curves = np.array([[row[test] for row in trial["rows"][1:]] for trial in trials]).mean(axis=0)
-        for axes, key in ((left, "epoch"), (right, "seconds")):
+        for axes, key in ((left, "epoch"), (right, clock)):
             at = np.array([[row[key] for row in trial["rows"][1:]] for trial in trials]).mean(axis=0)
             axes.plot(at, curves, marker=".", lw=1.2, label=name)
     left.set_xlabel("epochs")
-    right.set_xlabel("seconds of training")
+    right.set_xlabel(f"{CLOCKS[clock]} of training")
     left.set_ylabel("test log-likelihood (nats)" if test == "test_ll" else title(test))
     if not test.endswith("_ll"):
         left.set_yscale("log")
