@@ -31,6 +31,7 @@ from natgrad.metrics.residuals import (
     squares,
     whole_mean,
 )
+from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
 from natgrad.solvers.results import ILL_CONDITIONED, SOLVED
 from natgrad.updates.descent import descent
 from natgrad.updates.natural import natural
@@ -127,7 +128,7 @@ def least_squares(
     check_parameters(parameters)
     parameters, batch = jax.tree.map(jnp.asarray, (parameters, batch))
     problem, scale = _problem(residuals, weights, by_row, parameters, batch)
-    algorithm = _algorithm(problem, method_of(method), scale)
+    algorithm = _algorithm(problem, residuals, method_of(method), scale)
     advance = jax.jit(lambda at, batch, limit: _advance(algorithm, rules, at, batch, limit))
     at = _start(algorithm, parameters, batch)
     rows: list[History] = []
@@ -186,12 +187,15 @@ def _problem(
     return problem, whole_mean(problem, parameters, batch)
 
 
-def _algorithm(problem: Squares, method: Method, scale: float) -> Algorithm:
+def _algorithm(problem: Squares, residuals: Residuals, method: Method, scale: float) -> Algorithm:
     """The method with a damping on the scale of the metric at the start."""
     usable = scale if 0 < scale < float("inf") else 1.0
-    objective = half_square(problem)
+    if method.rows is None:
+        objective, metric = half_square(problem), residual_metric(problem)
+    else:
+        objective, metric = half_square_by_some(problem, residuals, method.rows), metric_by_some(problem)
     options = method.options(usable)
-    direction = natural(residual_metric(problem), method.solver, options, revalue=objective.revalue)
+    direction = natural(metric, method.solver, options, revalue=objective.revalue)
     return descent(objective, direction, optax.identity())
 
 
@@ -208,7 +212,8 @@ def _advance(algorithm: Algorithm, rules: Rules, at: Progress, batch: Batch, lim
         return (at.status == RUNNING) & (at.made < limit)
 
     def step(at: Progress) -> Progress:
-        state, info = algorithm.step(jax.random.key(0), at.state, batch)
+        key = jax.random.fold_in(jax.random.key(0), at.state.steps)
+        state, info = algorithm.step(key, at.state, batch)
         taken = info.result == TAKEN
         evidence = info.evidence.evidence
         gained = taken & ~(evidence.ratio < rules.ftol)

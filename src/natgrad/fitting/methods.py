@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from natgrad.core import Solver
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 from natgrad.solvers.correction import accelerated, anchored
 from natgrad.solvers.cost import automatic
 from natgrad.solvers.truncated import conjugate_gradient, small_residual
@@ -29,10 +29,12 @@ class Method(NamedTuple):
     Attributes:
         solver: for the damped system.
         options: from the metric's scale to damping, length and warm start.
+        rows: about how many rows of the residuals make a step, drawn for each; None: all.
     """
 
     solver: Solver
     options: Callable[[float], Options]
+    rows: int | None = None
 
 
 def exact_or_iterated(iterations: int = 500) -> Solver:
@@ -75,12 +77,21 @@ def energy_natural(damping: float = 1e-6, *, solver: Solver | None = None) -> Me
     return Method(inner, lambda scale: _searching(damping * scale))
 
 
-def spring(damping: float = 1e-6, *, momentum: float = 0.9, solver: Solver | None = None) -> Method:
-    """The same from a share of the last direction: what the residuals do not determine is kept."""
+def spring(
+    damping: float = 1e-6, *, momentum: float = 0.9, rows: int | None = None, solver: Solver | None = None
+) -> Method:
+    """The same from a share of the last direction: what the residuals do not determine is kept.
+
+    With `rows` a step sees only about so many of them, others each time, and momentum keeps what was learned
+    from the rest: for problems whose whole system takes too long.
+    """
     if not 0 <= momentum < 1:
         raise InputError(f"momentum must be at least 0 and below 1, got {momentum}")
+    if rows is not None:
+        check_counts(rows=rows)
     inner = exact_or_iterated() if solver is None else solver
-    return Method(anchored(inner), lambda scale: _searching(damping * scale)._replace(warm_start=momentum))
+    options = lambda scale: _searching(damping * scale)._replace(warm_start=momentum)  # noqa: E731
+    return Method(anchored(inner), options, rows)
 
 
 METHODS: dict[str, Callable[[], Method]] = {"lm": marquardt, "gauss-newton": energy_natural, "spring": spring}
