@@ -1,4 +1,6 @@
-"""Gradients against sums over all states, centering, and chains against the machine's own law."""
+"""Gradients against sums over all states, centering, and chains against the machine's own distribution."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from natgrad.core import Estimate
 from natgrad.layers import generator
 from natgrad.models.rbm import machine, negative, objectives
+from natgrad.models.rbm.gibbs import Drawn
 
 codings = pytest.mark.parametrize("coding", list(CODINGS))
 
@@ -122,3 +125,18 @@ def test_tempering_joins_modes_that_plain_chains_do_not_leave():
         shares[name] = float((drawn.visible.sum(axis=0) > 0).mean())
     assert shares["pcd"] == 1.0
     assert shares["tempering"] < 0.9
+
+
+@pytest.mark.parametrize("where", ["visible", "hidden"])
+def test_a_gradient_that_is_not_finite_shows_it_in_its_biases(where):
+    """Steps are checked there only; centering turns weights and biases together."""
+    model, rows = made("binary"), jnp.asarray(all_states(4, "binary")[:, ::3])
+    inputs = machine.hidden_inputs(model, rows)
+    means = model.hidden_units.mean(inputs)
+    whole = objectives.both_phases(model, Drawn(rows, inputs, means), rows, means)
+    spoiled = dataclasses.replace(whole, **{where: getattr(whole, where).at[1, 2].set(jnp.inf)}).whole()
+    offsets = machine.Offsets(rows.mean(axis=1), means.mean(axis=1))
+    turned = machine.from_centered(machine.to_centered(spoiled, offsets), offsets)
+    for gradient in (spoiled, turned):
+        assert not np.isfinite(np.concatenate(machine.both_biases(gradient))).all()
+    assert np.isfinite(np.concatenate(machine.both_biases(whole.whole()))).all()

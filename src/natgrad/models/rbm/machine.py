@@ -63,7 +63,7 @@ class Offsets(NamedTuple):
     hidden: Float[Array, " hidden"]
 
 
-def biases(model: Boltzmann) -> tuple[Array, Array]:
+def both_biases(model: Boltzmann) -> tuple[Array, Array]:
     """The biases of both layers. A step that is not finite shows it there: its weights sum the same rows."""
     return model.hidden_bias, model.visible_bias
 

@@ -7,7 +7,7 @@ import optax
 
 from natgrad.core import Algorithm, Direction, Metric, Objective, Pace
 from natgrad.models.rbm.fisher import exact_fisher, sampled_fisher
-from natgrad.models.rbm.machine import biases
+from natgrad.models.rbm.machine import both_biases
 from natgrad.models.rbm.moments import joint_of, joint_of_data
 from natgrad.models.rbm.negative import Negative, contrastive_divergence, persistent, tempered
 from natgrad.models.rbm.objectives import centered_steepest, enumerated_likelihood, sampled_likelihood
@@ -133,5 +133,5 @@ def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
         optimizer_of(settings.optimizer),
         scale=downhill(rate),
         average=settings.evaluation.average,
-        telling=biases,
+        telling=both_biases,
     )
