@@ -5,8 +5,8 @@
 adds to `judged_<name>.jsonl` a line for every recorded trial of `<name>.toml` that has none yet: likelihoods
 of all validation and test rows by annealing, forward and reverse chains bridged. The record has forward
 estimates on some rows. Where a trial has kept copies of its machine on the way, the later ones are judged
-too, each in a line with its step. Then it writes `judged_<name>.md`, and of a race `judged_race.png`: means over
-seeds against epochs and against CPU seconds. Without TRIALS it only writes these.
+too, each in a line with its step. Then it writes `judged_<name>.md`, and of a race `judged_race.png`: means
+over seeds against epochs and against CPU seconds. Without TRIALS it only writes these.
 """
 
 import argparse
