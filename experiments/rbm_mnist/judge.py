@@ -192,7 +192,7 @@ def draw(name: str) -> None:
             spread = [np.std([line["test_ll"] for line in own]) for _, own in points]
             axes.errorbar(at, means, spread, marker=".", lw=1.2, capsize=2, label=variant)
         axes.set_xlabel(said)
-        axes.set_ylim(-100, -84)
+        axes.set_ylim(-93, -85.5)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="lower right")
     figure.axes[0].set_ylabel("test log-likelihood (nats), both directions")
