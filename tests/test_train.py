@@ -53,7 +53,15 @@ def test_the_trace_has_a_row_per_evaluation(run):
     assert [(row["epoch"], row["step"]) for row in run.trace] == [(0, 0), (2, 10), (4, 20)]
     assert run.trace[0]["train_loss"] is None
     for row in run.trace[1:]:
-        assert {"seconds", "train_loss", "valid_loss", "test_ll", "test_ll_se", "mc_se"} <= set(row)
+        assert {
+            "seconds",
+            "cpu_seconds",
+            "train_loss",
+            "valid_loss",
+            "test_ll",
+            "test_ll_se",
+            "mc_se",
+        } <= set(row)
         assert row["steps_refused"] == 0
         assert 1 <= row["effective_samples"] <= 3
     assert [json.loads(line) for line in (run.folder / "trace.jsonl").read_text().splitlines()] == run.trace
