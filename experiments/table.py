@@ -27,11 +27,14 @@ def results(file: Path) -> Results:
 
 
 def best(found: Results) -> dict[str, list[dict]]:
-    """The trials of every variant's best setting that count, in the order of the record."""
+    """The trials of every variant's best setting that count and have a result, in the order of the record."""
     lines = {}
     for choice in best_candidates(found):
         candidate = found.candidates[choice.number]
-        lines[candidate.variant] = [found.record.line(candidate, seed) for seed in choice.seeds]
+        tried = [found.record.line(candidate, seed) for seed in choice.seeds]
+        lines[candidate.variant] = [
+            line for line in tried if line and deciding_row(line.get("rows"), found.section) is not None
+        ]
     return {name: lines[name] for name in recorded(found) if name in lines}
 
 

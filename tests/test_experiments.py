@@ -45,6 +45,17 @@ def test_a_table_is_what_its_record_says(file):
     assert table.page(table.results(file)) == file.with_suffix(".md").read_text("utf-8")
 
 
+def test_a_table_of_a_record_without_some_trials_is_that_of_the_others(tmp_path):
+    race = ROOT / "rbm_mnist/race.toml"
+    *kept, left_out = race.with_suffix(".jsonl").read_text("utf-8").splitlines()
+    (tmp_path / "race.toml").write_text(race.read_text("utf-8"))
+    (tmp_path / "race.jsonl").write_text("\n".join(kept))
+    found, whole = table.best(table.results(tmp_path / "race.toml")), table.best(table.results(race))
+    variant = json.loads(left_out)["variant"]
+    assert len(found[variant]) == len(whole[variant]) - 1
+    assert any(" | 2 | " in row for row in table.rows(table.results(tmp_path / "race.toml")))
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "rbm_mnist").glob("judged_*.md")), ids=name)
 def test_a_table_of_judged_states_is_what_its_record_says(file):
     """Every line of it is of a trial that the sweep's own record has."""

@@ -123,6 +123,7 @@ def kill_one(file, out, which, moment):
     assert continued["valid_ll"] == pytest.approx(alone["valid_ll"], abs=1e-8)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_costs_nothing_that_was_saved(file, place):
     kill_one(file, place / "killed", 1, 0.1)
 

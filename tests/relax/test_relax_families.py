@@ -18,6 +18,7 @@ SLOW = ("triple", "full 3", "full", "cycle", "chain", "pairwise")  # further str
 SLOW_CHARTS = [
     ("diagonal", "theta"),
     ("diagonal", "eta"),
+    ("diagonal", "deviation"),
 ]  # Gaussians have the moments, and other families these
 
 

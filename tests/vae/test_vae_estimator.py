@@ -49,13 +49,17 @@ def test_features_are_the_means_of_q_and_come_back(fitted):
     assert fitted.transform(X.astype(np.float32)).dtype == np.float32
 
 
-def test_scores_are_log_likelihoods(fitted, gaussian):
-    """By quadrature; those of scaled Gaussian data are densities of the data as they were given."""
+def test_scores_are_log_likelihoods(fitted):
+    """By quadrature."""
     fitted.set_params(likelihood_samples=3000)
-    gaussian.set_params(likelihood_samples=3000)
     np.testing.assert_allclose(fitted.score_samples(X), log_marginal(fitted.model_.parameters, X), atol=0.15)
     np.testing.assert_array_equal(fitted.score_samples(0.2 + 0.6 * X), fitted.score_samples(X))
     assert fitted.score(X) == pytest.approx(fitted.score_samples(X).mean())
+
+
+@pytest.mark.slow
+def test_scores_of_scaled_data_are_densities_of_the_data_as_given(gaussian):
+    gaussian.set_params(likelihood_samples=3000)
     scaled, scale = (REAL - REAL.mean(axis=0)) / REAL.std(axis=0), REAL.std(axis=0)
     exact = log_marginal(gaussian.model_.parameters, scaled) - np.log(scale).sum()
     away = np.abs(gaussian.score_samples(REAL) - exact)  # q of one row may be narrow
@@ -69,10 +73,14 @@ def test_a_row_has_its_own_score_and_features(fitted):
         np.testing.assert_allclose(ask(X[order]), ask(X)[order], rtol=1e-12)
 
 
-def test_samples_are_in_the_units_of_the_data(fitted, gaussian):
+def test_samples_of_binary_units_are_binary_and_repeat(fitted):
     drawn = fitted.sample(50, random_state=3)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_array_equal(drawn, fitted.sample(50, random_state=3))
+
+
+@pytest.mark.slow
+def test_samples_are_in_the_units_of_the_data(gaussian):
     rows = gaussian.sample(2000, random_state=0)
     np.testing.assert_allclose(rows.mean(axis=0), REAL.mean(axis=0), atol=1.5)
     assert (gaussian.inverse_transform(gaussian.transform(REAL)).mean(axis=0) > 1).all()
