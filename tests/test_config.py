@@ -269,6 +269,14 @@ UNREAD = [
         "KL radius decides its own steps, got the optimizer adam; use",
     ),
     (
+        {"optimizer.weight_decay": 0.1, "metric.kl_radius": 0.1},
+        "KL radius decides its own steps, got weight decay 0.1; use sgd without weight decay, or",
+    ),
+    (
+        {"optimizer.weight_decay": 0.1, "metric.renewal_kl": 0.1},
+        "adds up the divergence of natural steps, got weight decay 0.1, which",
+    ),
+    (
         {"optimizer": "adam", "metric.adaptive": True},
         "adaptive damping .* decides its own steps, got .* adam; use sgd",
     ),

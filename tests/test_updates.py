@@ -11,12 +11,13 @@ import pytest
 
 from cases import machine
 from natgrad import config
+from natgrad.config import sections
 from natgrad.core import NON_FINITE, RESULTS, TAKEN, Estimate, Objective, Pace, stateless
 from natgrad.models.helmholtz import methods
 from natgrad.records.notes import TrainingProgress
 from natgrad.training.session import Session
 from natgrad.updates.descent import descent
-from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, steepest
+from natgrad.updates.first_order import OPTIMIZERS, SCHEDULES, Decay, downhill, optimizer_of, steepest
 
 RATE, MOMENTUM, EPS = 0.1, 0.8, 1e-8
 START = np.array([1.0, -2.0, 0.5])
@@ -79,6 +80,33 @@ def test_two_steps_equal_the_formula(name):
             np.testing.assert_allclose(state.model, moved, atol=1e-14, rtol=0)
     first, second = FORMULAS[name](*GRADIENTS)
     np.testing.assert_allclose(state.model, START - RATE * (first + 2 * second), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_weights_decay_beside_the_direction_and_biases_do_not(name):
+    """The decay is no part of the optimizer's averages [loshchilov2019]."""
+    chosen = sections.Optimizer(name=name, weight_decay=0.3, momentum=None if name == "sgd" else MOMENTUM)
+    start = {"weight": jnp.asarray(START)[None], "bias": jnp.asarray(START)}
+    both = jax.tree.map(lambda leaf: jnp.asarray(GRADIENTS).reshape(2, *leaf.shape), start)
+    objective = Objective(
+        lambda key, model, batch: jnp.zeros((), int),
+        lambda key, carry, model, batch: (
+            Estimate(jnp.zeros(()), jax.tree.map(lambda leaf: leaf[carry], both), (), {}),
+            carry + 1,
+        ),
+    )
+    algorithm = descent(objective, steepest(), optimizer_of(chosen), scale=downhill(lambda steps: RATE))
+    key, batch = jax.random.key(0), jnp.zeros(())
+    with jax.numpy_dtype_promotion("standard"):
+        state, step = jax.jit(algorithm.init)(key, start, batch), jax.jit(algorithm.step)
+        for _ in GRADIENTS:
+            state, _ = step(key, state, batch)
+    first, second = FORMULAS[name](*GRADIENTS)
+    np.testing.assert_allclose(state.model["bias"], START - RATE * (first + second), atol=1e-10, rtol=0)
+    once = START - RATE * (first + 0.3 * START)
+    np.testing.assert_allclose(
+        state.model["weight"][0], once - RATE * (second + 0.3 * once), atol=1e-10, rtol=0
+    )
 
 
 ENDING = sorted(set(SCHEDULES) - {"inverse-time"})

@@ -23,7 +23,7 @@ from experiments.table import results
 from natgrad.sweep.table import brief
 
 HERE = Path(__file__).parent
-TEMPERATURES = {"tune": 2000, "first_race": 10_000, "rates": 2000, "race": 10_000}
+TEMPERATURES = {"tune": 2000, "decay": 2000, "first_race": 10_000, "rates": 2000, "race": 10_000}
 ON_THE_WAY, FIRST_COPY = 2000, 2**13  # temperatures for copies, and the first step whose copy is judged
 TOLD = ("valid_ll", "test_ll", "log_z", "log_z_se", "log_z_forward", "log_z_forward_se", "log_z_reverse")
 HEADS = (

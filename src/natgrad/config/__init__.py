@@ -177,18 +177,25 @@ def rate_ends(config: Any) -> bool:
 
 
 def own_length(config: Any) -> None:
-    """Adaptive damping and a KL radius decide the length of a step themselves: no optimizer may change it."""
-    if (config.metric.adaptive or config.metric.kl_radius) and config.optimizer.name != "sgd":
+    """Adaptive damping and a KL radius decide the length of a step themselves: nothing else may change it."""
+    if (config.metric.adaptive or config.metric.kl_radius) and (change := _changes_steps(config.optimizer)):
         raise InputError(
-            "a metric with adaptive damping or a KL radius decides its own steps, got the optimizer "
-            f"{config.optimizer.name}; use sgd, or leave metric.adaptive and metric.kl_radius out"
+            f"a metric with adaptive damping or a KL radius decides its own steps, got {change}; "
+            "use sgd without weight decay, or leave metric.adaptive and metric.kl_radius out"
         )
 
 
 def own_steps(config: Any) -> None:
-    """A metric that counts how far its steps went has to know them: no optimizer may change them."""
-    if config.metric.renewal_kl and config.optimizer.name != "sgd":
+    """A metric that counts how far its steps went has to know them: nothing else may change them."""
+    if config.metric.renewal_kl and (change := _changes_steps(config.optimizer)):
         raise InputError(
-            "metric.renewal_kl adds up the divergence of natural steps, got the optimizer "
-            f"{config.optimizer.name}, which makes other steps of them; use sgd, or give metric.refresh alone"
+            f"metric.renewal_kl adds up the divergence of natural steps, got {change}, which makes other "
+            "steps of them; use sgd without weight decay, or give metric.refresh alone"
         )
+
+
+def _changes_steps(optimizer: Any) -> str:
+    """What an optimizer does to a direction besides taking it, in words; nothing if it only takes it."""
+    if optimizer.name != "sgd":
+        return f"the optimizer {optimizer.name}"
+    return f"weight decay {optimizer.weight_decay}" if optimizer.weight_decay else ""

@@ -160,6 +160,11 @@ class Named(Section):
     momentum: float | None = setting(
         None, "The decay of the optimizer's averages; sgd has none.", unset=str(MOMENTUM), ge=0, lt=1
     )
+    weight_decay: float = setting(
+        0.0,
+        "With every step weights lose this share times the learning rate of themselves; biases do not.",
+        ge=0,
+    )
 
 
 class Optimizer(Scheduled, Named):  # settings of later bases come first

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, PRNGKeyArray
@@ -23,7 +24,15 @@ OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
 def optimizer_of(chosen: Any) -> optax.GradientTransformation:
     """The optimizer of a section of settings; sgd where the section names none."""
     given = getattr(chosen, "momentum", None)
-    return OPTIMIZERS[getattr(chosen, "name", "sgd")](MOMENTUM if given is None else given)
+    own = OPTIMIZERS[getattr(chosen, "name", "sgd")](MOMENTUM if given is None else given)
+    if not getattr(chosen, "weight_decay", 0.0):
+        return own
+    return optax.chain(own, optax.add_decayed_weights(chosen.weight_decay, mask=_weights))
+
+
+def _weights(model: Model) -> Any:
+    """Which arrays of a model are weights: matrices and filters, not biases."""
+    return jax.tree.map(lambda leaf: jnp.ndim(leaf) > 1, model)
 
 
 class Decay(NamedTuple):
