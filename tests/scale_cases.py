@@ -66,6 +66,7 @@ MORE = {
     "vae-diagonal": VARIATIONAL | {"method": "two-step", "solver": "diagonal"},
     "vae-cg": VARIATIONAL | {"method": "two-step", "solver": "cg"} | FEW,
     "vae-dual": VARIATIONAL | {"method": "two-step", "solver": "dual"},
+    "vae-factors": VARIATIONAL | {"method": "two-step", "solver": "kronecker", "refresh": 2},
     "vae-both": VARIATIONAL | {"method": "natural", "solver": "cg"} | FEW,
     "vae-direct": VARIATIONAL | {"method": "natural", "solver": "direct"},
 }

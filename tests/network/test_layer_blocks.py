@@ -1,5 +1,7 @@
 """Blocks of layers, found in any network: against the blocks of the dense Fisher, made by autodiff alone."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,7 @@ from natgrad.optax import (
     linear,
     linked,
     natural_gradient,
+    sigmoid,
     softmax,
 )
 from natgrad.solvers.layer_blocks import lower_factor
@@ -139,6 +142,51 @@ def test_exact_blocks_are_those_of_the_dense_fisher(name):
     close(as_matrix(found, params), expected)
     close(ravel_pytree(found.bind().diagonal())[0], np.diag(expected))
     assert found.mean_diagonal(jax.random.key(0)) == pytest.approx(np.trace(expected) / len(expected))
+
+
+def of_pixels():
+    """Convolution, reshape, bias: the last layer's outputs are those of the network, 4 positions each."""
+    params = {"filters": drawn(3, 1, 2, 2, seed=1), "bias": drawn(3, seed=2), "first": drawn(9, 9, seed=3)}
+
+    def network(p, x):
+        x = jnp.tanh(x @ p["first"]).reshape(-1, 1, 3, 3)
+        found = jax.lax.conv_general_dilated(x, p["filters"], (1, 1), "VALID") + p["bias"][:, None, None]
+        return found.reshape(len(x), -1)
+
+    return network, params, drawn(6, 9, seed=4)
+
+
+def of_logits():
+    params = {"first": drawn(4, 3, seed=1), "last": drawn(3, 5, seed=2), "bias": drawn(5, seed=3)}
+    return lambda p, x: jnp.tanh(x @ p["first"]) @ p["last"] + p["bias"], params, drawn(6, 4, seed=4)
+
+
+@pytest.mark.parametrize("make", [of_logits, of_pixels])
+def test_the_last_factor_of_independent_outputs_is_their_mean_fisher(make):
+    """Not drawn: the diagonal of y (1 - y), over rows and positions."""
+    network, params, x = make()
+    found = operator(kronecker_blocks(), network, params, x, sigmoid())
+    (last,) = [block for layer, block in zip(found.layers, found.blocks, strict=True) if layer.last]
+    y = jax.nn.sigmoid(network(params, x))
+    expected = (y * (1 - y)).reshape(len(x), len(last.outputs), -1 if make is of_pixels else 1).mean((0, 2))
+    close(last.outputs, expected)
+    matrix, damped = as_matrix(found, params), 0.1 * np.eye(ravel_pytree(params)[0].size)
+    close(ravel_pytree(found.bind().diagonal())[0], np.diag(matrix))
+    close(solved(found, params, block_solve()), np.linalg.solve(matrix + damped, np.ones(len(damped))))
+    one = solved(found, params, factored_solve())
+    blocks = [  # with G as a matrix
+        block._replace(outputs=jnp.diag(block.outputs)) if layer.last else block
+        for layer, block in zip(found.layers, found.blocks, strict=True)
+    ]
+    close(one, solved(dataclasses.replace(found, blocks=tuple(blocks)), params, factored_solve()))
+
+
+@pytest.mark.parametrize("after", [jnp.tanh, lambda r: r[:, ::-1], lambda r: 2 * r])
+def test_a_layer_that_something_comes_after_is_not_the_last(after):
+    network, params, x = of_logits()
+    traced = traced_network(lambda p, x: after(network(p, x)), params, x)
+    assert [layer.last for layer in traced.layers] == [False, False]
+    assert [layer.last for layer in traced_network(network, params, x).layers] == [False, True]
 
 
 def test_kronecker_blocks_are_exact_for_deep_linear_networks():

@@ -1,5 +1,7 @@
 """Fisher metrics of both networks against dense matrices, sums over all states and quadrature, in float64."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,6 +114,59 @@ def test_unit_blocks_are_unbiased_blocks_of_the_fisher_and_exact_for_outputs(nam
     if name == "generation":
         np.testing.assert_allclose(noise[0], whole[-1, -1], atol=1e-10)
         np.testing.assert_allclose(whole[-1, :-1], 0, atol=1e-10)
+
+
+def layer_blocks(side, model, whole):
+    """The diagonal blocks of a matrix that belong to the layers of a network, the noise's own last."""
+    sizes = [layer.weight.size + layer.bias.size for layer in side.layers(model)]
+    owner = np.repeat(np.arange(len(sizes) + 1), [*sizes, len(whole) - sum(sizes)])
+    return np.where(owner[:, None] == owner[None], whole, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "gaussian"), [("recognition", False), ("generation", False), ("generation", True)]
+)
+@pytest.mark.few(1)
+def test_factors_of_one_row_are_unbiased_blocks_of_its_fisher(name, gaussian):
+    """Of one row, A x G is no approximation; the outputs' own G is not drawn where they are independent."""
+    model, side = made(latent=2, hidden=(3,), gaussian=gaussian), SIDES[name]
+    draws, number = drawn(model), 3000
+    metric = fisher.factors_of(side, rows=1)
+
+    def once(key):
+        return dense(metric.measure(key, metric.init(key, model, draws), model, draws)[0])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the noise has no layer, and is as it should be
+        found = np.asarray(
+            jax.jit(lambda keys: jax.lax.map(once, keys))(jax.random.split(generator.key(2), number))
+        )
+    first = LatentDraws(draws.rows[:1], draws.noise[:1])
+    expected = layer_blocks(side, model, oracle(side, model, side.inputs(generator.key(0), model, first)))
+    error = found.std(axis=0) / np.sqrt(number)
+    assert (np.abs(found.mean(axis=0) - expected) < 5 * error + 1e-9).all()
+    last = side.layers(model)[-1]
+    if not gaussian:
+        own = slice(-last.weight.size - last.bias.size, None)
+        np.testing.assert_allclose(found[0, own, own], expected[own, own], atol=1e-10)
+
+
+def test_factors_are_averaged_over_the_times_they_are_measured():
+    model, side = made(latent=2, hidden=(3,)), SIDES["generation"]
+    draws, others = drawn(model), drawn(model, seed=1)
+    metric, plain = fisher.factors_of(side, decay=0.75), fisher.factors_of(side)
+    keys = jax.random.split(generator.key(1))
+    carry = metric.init(keys[0], model, draws)
+    once, carry = metric.measure(keys[0], carry, model, draws)
+    twice, _ = metric.measure(keys[1], carry, model, others)
+    fresh = [
+        plain.measure(key, (), model, own)[0].blocks for key, own in zip(keys, (draws, others), strict=True)
+    ]
+    weights = np.array([0.75 * 0.25, 0.25]) / (1 - 0.75**2)
+    for found, one, other in zip(*map(jax.tree.leaves, (twice.blocks, *fresh)), strict=True):
+        np.testing.assert_allclose(found, weights[0] * one + weights[1] * other, atol=1e-12)
+    for found, one in zip(*map(jax.tree.leaves, (once.blocks, fresh[0])), strict=True):
+        np.testing.assert_allclose(found, one, atol=1e-12)
 
 
 @pytest.mark.few(1)

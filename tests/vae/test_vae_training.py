@@ -76,6 +76,7 @@ CASES = {
     "sample space": {"method": "two-step", "solver": "dual", "metric.kl_radius": 0.1} | REAL,
     "iterations": {"method": "two-step", "metric.adaptive": True} | FILTERS,
     "in turn": {"method": "two-step", "steps.order": "recognition-first", "steps.repeats": 2} | REAL,
+    "factors": {"method": "two-step", "solver": "kronecker", "refresh": 2, "optimizer": "momentum"} | REAL,
     "diagonal": {"method": "two-step", "solver": "diagonal", "metric.latent": "prior"},
 }
 

@@ -10,8 +10,9 @@ and the derivatives at different positions for uncorrelated:
 
     F_l ~ A x G,     A = (1/n) sum_it a_it a_it^T,     G = (1/nT) sum_ikt d_ikt d_ikt^T
 
-Leaves that belong to no layer have the diagonal of their block. Which metric has the factor is chosen as
-for the whole network; averages over steps are exponential.
+Where a layer's outputs are those of the network and its distribution makes them independent, the expectation
+of G is diagonal and known: it is not drawn. Leaves that belong to no layer have the diagonal of their block.
+Which metric has the factor is chosen as for the whole network; averages over steps are exponential.
 """
 
 import warnings
@@ -35,10 +36,10 @@ _LARGEST = 1024  # parameters of a layer whose exact block is stored
 
 
 class KroneckerBlock(NamedTuple):
-    """A x G of a layer."""
+    """A x G of a layer; of a diagonal G the diagonal."""
 
     inputs: Float[Array, "side side"]
-    outputs: Float[Array, "unit unit"]
+    outputs: Float[Array, "unit unit"] | Float[Array, " unit"]
 
 
 class ExactBlock(NamedTuple):
@@ -48,14 +49,15 @@ class ExactBlock(NamedTuple):
 
 
 class LayerRows(NamedTuple):
-    """What a layer's block is made of."""
+    """What a layer's block is made of; `expected` is the diagonal of G, where it is known."""
 
     inputs: Float[Array, "row position side"]
     outputs: Float[Array, "row column position unit"]
+    expected: Float[Array, " unit"] | None = None
 
 
 _Block = KroneckerBlock | ExactBlock
-_Make = Callable[[TracedLayer, LayerRows], _Block]
+_Make = Callable[[LayerRows], _Block]
 
 
 @pytree
@@ -106,7 +108,7 @@ class LayerBlocks:
     def _diagonal(self) -> Model:
         def whole(block: _Block, matrix: Array) -> Array:
             if isinstance(block, KroneckerBlock):
-                return jnp.outer(jnp.diagonal(block.inputs), jnp.diagonal(block.outputs))
+                return jnp.outer(jnp.diagonal(block.inputs), diagonal_of(block.outputs))
             return jnp.diagonal(block.matrix).reshape(matrix.shape)
 
         return self.by_block(whole, lambda diagonal, leaf: diagonal, self.parameters)
@@ -125,7 +127,7 @@ def kronecker_blocks(metric: TaskMetric | None = None, *, decay: float = 0.0) ->
 
     With `decay`, an exponential average of A and of G over the times at which they are measured.
     """
-    return _of_layers(monte_carlo_fisher() if metric is None else metric, _kronecker, decay)
+    return _of_layers(metric, _kronecker, decay)
 
 
 def exact_blocks(
@@ -133,10 +135,11 @@ def exact_blocks(
 ) -> TaskMetric:
     """The exact block of every layer of up to `largest` parameters, and A x G for the others."""
 
-    def make(layer: TracedLayer, rows: LayerRows) -> _Block:
-        return _exact(rows) if layer.size <= largest else _kronecker(layer, rows)
+    def make(rows: LayerRows) -> _Block:
+        size = rows.inputs.shape[-1] * rows.outputs.shape[-1]
+        return _exact(rows) if size <= largest else _kronecker(rows)
 
-    return _of_layers(monte_carlo_fisher() if metric is None else metric, make, decay)
+    return _of_layers(metric, make, decay)
 
 
 def layer_report(network: Callable[[Model, Any], Array], parameters: Model, inputs: Any) -> list[str]:
@@ -159,12 +162,12 @@ def _paths(parameters: Model) -> list[str]:
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(parameters)[0]]
 
 
-def _of_layers(metric: TaskMetric, make: _Make, decay: float) -> TaskMetric:
+def _of_layers(metric: TaskMetric | None, make: _Make, decay: float) -> TaskMetric:
     if not 0 <= decay < 1:
         raise InputError(f"the decay of an average is a number from 0 to below 1, got {decay}")
 
     def of_task(task: Task) -> Metric:
-        whole = metric(task)
+        whole = (monte_carlo_fisher() if metric is None else metric)(task)
 
         def measure(
             key: PRNGKeyArray, carry: Carry, model: Model, batch: TaskBatch
@@ -172,7 +175,7 @@ def _of_layers(metric: TaskMetric, make: _Make, decay: float) -> TaskMetric:
             curvature, _ = whole.measure(key, (), model, batch)
             if not isinstance(curvature, Curvature) or curvature.form.root is None:
                 raise InputError("blocks of layers need a metric with a factor; use fisher() or one of draws")
-            return _measured(curvature, make), carry
+            return _measured(curvature, make, drawn=metric is None), carry
 
         fresh = Metric(lambda key, model, batch: (), measure)
         return _averaging(fresh, decay) if decay else fresh
@@ -204,13 +207,16 @@ def _averaging(fresh: Metric, decay: float) -> Metric:
     return Metric(init, measure)
 
 
-def _measured(curvature: Curvature, make: _Make) -> LayerBlocks:
+def _measured(curvature: Curvature, make: _Make, *, drawn: bool) -> LayerBlocks:
+    """The blocks; what is `drawn` only to estimate the Fisher is left out where that is known."""
     traced = traced_network(curvature.task.network, curvature.parameters, curvature.inputs)
     if traced.others:
         said = "; ".join(_other_lines(traced, curvature.parameters))
         warnings.warn(f"not all parameters belong to layers: {said}", UserWarning, stacklevel=2)
     rows, squares = jax.vmap(lambda row: _row(traced, curvature, row))(curvature.rows)
-    blocks = tuple(make(layer, one) for layer, one in zip(traced.layers, rows, strict=True))
+    if drawn:
+        rows = [_with_known(layer, curvature, one) for layer, one in zip(traced.layers, rows, strict=True)]
+    blocks = tuple(make(one) for one in rows)
     diagonals = tuple(square.mean(axis=0) for square in squares)
     return LayerBlocks(curvature.parameters, blocks, diagonals, traced.layers, tuple(traced.others))
 
@@ -240,17 +246,37 @@ def _row(
     return found, [(other**2).sum(axis=0) for other in others]
 
 
+def _with_known(layer: TracedLayer, curvature: Curvature, rows: LayerRows) -> LayerRows:
+    """The mean of the outputs' own Fisher, for the last layer of independent outputs."""
+    known, network = curvature.task.output.curvature, curvature.task.network
+    if known is None or not layer.last:
+        return rows
+    found = known(network(curvature.parameters, curvature.inputs))
+    by_row = jax.vmap(lambda row: output_rows(layer, row.reshape(layer.result)))(found)
+    return rows._replace(expected=by_row.mean(axis=(0, 1)))
+
+
 def _with_one(layer: TracedLayer, rows: Float[Array, "position in"]) -> Float[Array, "position side"]:
     if layer.bias is None:
         return rows
     return jnp.concatenate([rows, jnp.ones((rows.shape[0], 1), rows.dtype)], axis=1)
 
 
-def _kronecker(layer: TracedLayer, rows: LayerRows) -> KroneckerBlock:
-    del layer
+def _kronecker(rows: LayerRows) -> KroneckerBlock:
     number, positions, side = rows.inputs.shape
     a, d = rows.inputs.reshape(-1, side), rows.outputs.reshape(-1, rows.outputs.shape[-1])
-    return KroneckerBlock(a.T @ a / number, d.T @ d / (number * positions))
+    outputs = d.T @ d / (number * positions) if rows.expected is None else rows.expected
+    return KroneckerBlock(a.T @ a / number, outputs)
+
+
+def diagonal_of(outputs: Array) -> Float[Array, " unit"]:
+    """The diagonal of G."""
+    return outputs if outputs.ndim == 1 else jnp.diagonal(outputs)
+
+
+def times_outputs(matrix: Float[Array, "side unit"], outputs: Array) -> Float[Array, "side unit"]:
+    """A matrix times G, or times anything that is diagonal where G is."""
+    return matrix * outputs if outputs.ndim == 1 else matrix @ outputs
 
 
 def _exact(rows: LayerRows) -> ExactBlock:
@@ -261,7 +287,7 @@ def _exact(rows: LayerRows) -> ExactBlock:
 
 def _product(block: _Block, matrix: Array) -> Array:
     if isinstance(block, KroneckerBlock):
-        return block.inputs @ matrix @ block.outputs
+        return times_outputs(block.inputs @ matrix, block.outputs)
     return (block.matrix @ matrix.ravel()).reshape(matrix.shape)
 
 

@@ -31,6 +31,7 @@ class TracedLayer(NamedTuple):
             unit].
         result: the shape of the result.
         window: of a convolution, the sizes of its filter; None of a dense layer.
+        last: whether its outputs, in their order, are those of the network.
     """
 
     weight: int
@@ -44,6 +45,7 @@ class TracedLayer(NamedTuple):
     outputs: tuple[int, ...]
     result: tuple[int, ...]
     window: tuple[int, ...] | None = None
+    last: bool = False
 
     @property
     def side(self) -> int:

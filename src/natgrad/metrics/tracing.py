@@ -57,6 +57,13 @@ class _Result:
         return self.uses == 1 and (self.before is None or self.before.is_used_once())
 
 
+class _Biased(NamedTuple):
+    """The result of a layer after its bias, or a view of it: which number of the result is where."""
+
+    layer: int
+    numbers: np.ndarray
+
+
 class _Reading:
     """One pass through a program, with leaves and results of layers in place of arrays."""
 
@@ -73,7 +80,8 @@ class _Reading:
         for leaf in range(self.number):
             numbers = np.arange(math.prod(shapes[leaf])).reshape(shapes[leaf])
             given[leaf] = _Leaf(leaf, shapes[leaf], (), numbers)
-        for result in run_program(self.program, given, self._visit):
+        results = run_program(self.program, given, self._visit)
+        for result in results:
             self._use(result, "an output")
         biases = {
             result.layer: leaf
@@ -81,14 +89,15 @@ class _Reading:
             if result.is_used_once() and self.uses[leaf] == ["add"]
         }
         alone = [(n, layer) for n, layer in enumerate(self.layers) if len(self.uses[layer.weight]) == 1]
-        layers = tuple(layer._replace(bias=biases.get(n)) for n, layer in alone)
+        last = _last(results)
+        layers = tuple(layer._replace(bias=biases.get(n), last=n == last) for n, layer in alone)
         members = {leaf for layer in layers for leaf in (layer.weight, layer.bias)}
         others = {leaf: _reason(uses) for leaf, uses in self.uses.items() if leaf not in members}
         return TracedNetwork(self.program, layers, others)
 
     def _visit(self, equation: Any, number: int, operands: list[Any]) -> list[Any]:
         name, nothing = equation.primitive.name, [None] * len(equation.outvars)
-        if name in (*_RESHAPING, "transpose") and isinstance(operands[0], _Leaf | _Result):
+        if name in (*_RESHAPING, "transpose") and isinstance(operands[0], _Leaf | _Result | _Biased):
             return [self._view(equation, operands[0])]
         for operand in operands:
             self._use(operand, name)
@@ -98,7 +107,7 @@ class _Reading:
         if name == "conv_general_dilated" and kinds == [False, True]:
             return [self._convolution(equation, number, operands[1])]
         if name == "add" and sum(kinds) == 1:
-            self._add(operands[kinds.index(True)], operands[kinds.index(False)])
+            return [self._add(operands[kinds.index(True)], operands[kinds.index(False)])]
         return nothing
 
     def _use(self, operand: Any, name: str) -> None:
@@ -109,6 +118,8 @@ class _Reading:
 
     def _view(self, equation: Any, given: Any) -> Any:
         """A transpose, a reshape, a cast, or a copy of every number to several places."""
+        if isinstance(given, _Biased):
+            return _Biased(given.layer, _moved(equation, given.numbers))
         if isinstance(given, _Result):
             given.uses += 1
             return _Result(given.layer, _moved(equation, given.units), given)
@@ -176,13 +187,27 @@ class _Reading:
         units = np.broadcast_to(np.arange(shape[1]), (math.prod(result) // shape[1], shape[1])).reshape(moved)
         return _Result(len(self.layers) - 1, units.transpose(np.argsort(outputs)))
 
-    def _add(self, leaf: _Leaf, other: Any) -> None:
+    def _add(self, leaf: _Leaf, other: Any) -> _Biased | None:
         """A bias adds to every place of a unit the same number, and every number to one unit."""
         if not isinstance(other, _Result) or math.prod(leaf.start) != self.layers[other.layer].shape[1]:
-            return
+            return None
         shape = np.broadcast_shapes(leaf.numbers.shape, other.units.shape)
-        if shape == other.units.shape and (np.broadcast_to(leaf.numbers, shape) == other.units).all():
-            self.added.append((other, leaf.leaf))
+        if shape != other.units.shape or (np.broadcast_to(leaf.numbers, shape) != other.units).any():
+            return None
+        self.added.append((other, leaf.leaf))
+        numbers = np.arange(other.units.size).reshape(shape)
+        return _Biased(other.layer, numbers) if other.before is None else None
+
+
+def _last(results: list[Any]) -> int | None:
+    """The layer whose result, with its bias, is all that a network gives, in its order."""
+    if len(results) != 1 or not isinstance(results[0], _Result | _Biased):
+        return None
+    found = results[0]
+    if isinstance(found, _Result):
+        return found.layer if found.before is None else None
+    numbers = found.numbers.ravel()
+    return found.layer if (numbers == np.arange(numbers.size)).all() else None
 
 
 def _moved(equation: Any, values: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from natgrad.core import Model, Solution, Solver
 from natgrad.errors import InputError
-from natgrad.metrics.layer_blocks import ExactBlock, KroneckerBlock, LayerBlocks
+from natgrad.metrics.layer_blocks import ExactBlock, KroneckerBlock, LayerBlocks, diagonal_of, times_outputs
 from natgrad.solvers.results import CONVERGED, FAILED
 from natgrad.solvers.units import known_after
 
@@ -29,18 +29,18 @@ class BlockFactors(NamedTuple):
 
 
 class EigenFactor(NamedTuple):
-    """Eigenvectors of A and of G, and the products of their eigenvalues."""
+    """Eigenvectors of A and of G (ones for a diagonal G), and the products of their eigenvalues."""
 
     inputs: Float[Array, "side side"]
-    outputs: Float[Array, "unit unit"]
+    outputs: Float[Array, "unit unit"] | Float[Array, " unit"]
     values: Float[Array, "side unit"]
 
 
 class InverseFactor(NamedTuple):
-    """The inverses of A + p I and G + q I, with p and q."""
+    """The inverses of A + p I and G + q I, with p and q; that of a diagonal G is its diagonal."""
 
     inputs: Float[Array, "side side"]
-    outputs: Float[Array, "unit unit"]
+    outputs: Float[Array, "unit unit"] | Float[Array, " unit"]
     strengths: Float[Array, " 2"]
 
 
@@ -95,16 +95,21 @@ def _by_blocks(kronecker: _Prepare) -> Solver:
 def _eigenvectors(block: KroneckerBlock, damping: Array, after: Any) -> tuple[EigenFactor, Any]:
     del damping
     values, inputs = jnp.linalg.eigh(block.inputs + after)
+    if block.outputs.ndim == 1:
+        positive = jnp.outer(jnp.maximum(values, 0), block.outputs)
+        return EigenFactor(inputs, jnp.ones_like(block.outputs), positive), known_after(values)
     others, outputs = jnp.linalg.eigh(block.outputs + known_after(values))
     positive = jnp.outer(jnp.maximum(values, 0), jnp.maximum(others, 0))
     return EigenFactor(inputs, outputs, positive), known_after(others)
 
 
 def _inverses(block: KroneckerBlock, damping: Array, after: Any) -> tuple[InverseFactor, Any]:
-    means = [jnp.maximum(jnp.diagonal(side).mean(), 1e-30) for side in block]
+    means = [jnp.maximum(diagonal_of(side).mean(), 1e-30) for side in block]
     p = jnp.sqrt(damping * means[0] / means[1])
     q = jnp.sqrt(damping * means[1] / means[0])
     inputs = _inverse(block.inputs, p + after)
+    if block.outputs.ndim == 1:
+        return InverseFactor(inputs, 1 / (block.outputs + q), jnp.stack([p, q])), known_after(inputs)
     outputs = _inverse(block.outputs, q + known_after(inputs))
     return InverseFactor(inputs, outputs, jnp.stack([p, q])), known_after(outputs)
 
@@ -139,13 +144,15 @@ def lower_factor(matrix: Float[Array, "side side"], width: int = 192) -> Float[A
 def _solved(factor: Any, right: Array, damping: Array) -> tuple[Array, Array]:
     """The solution X of one layer, and F X."""
     if isinstance(factor, EigenFactor):
-        turned = factor.inputs.T @ right @ factor.outputs / (factor.values + damping)
-        value = factor.inputs @ turned @ factor.outputs.T
+        turned = times_outputs(factor.inputs.T @ right, factor.outputs) / (factor.values + damping)
+        value = times_outputs(factor.inputs @ turned, factor.outputs.T)
         return value, right - damping * value
     if isinstance(factor, InverseFactor):
         p, q = factor.strengths
-        left, other = factor.inputs @ right, right @ factor.outputs  # X (G + q I) and (A + p I) X
-        value = left @ factor.outputs if right.shape[0] > right.shape[1] else factor.inputs @ other
+        left = factor.inputs @ right  # X (G + q I)
+        other = times_outputs(right, factor.outputs)  # (A + p I) X
+        first = factor.outputs.ndim == 1 or right.shape[0] > right.shape[1]
+        value = times_outputs(left, factor.outputs) if first else factor.inputs @ other
         return value, right - p * left - q * other + p * q * value  # A X G
     value = (factor @ right.ravel()).reshape(right.shape)
     return value, right - damping * value

@@ -11,6 +11,7 @@ products are exact, or targets are drawn from the model where a metric needs sco
 """
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from natgrad.layers.outputs import Output, normal, side_by_side, sigmoid, spheri
 from natgrad.layers.perceptron import Activation, Perceptron
 from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.metrics.curvature import Curvature, fisher, monte_carlo_fisher
+from natgrad.metrics.layer_blocks import LayerBlocks, kronecker_blocks
 from natgrad.metrics.layered import LayeredFisher
 from natgrad.metrics.scores import ArrayScores, ScoredRows
 from natgrad.metrics.units import drawn_scores, sampled_units
@@ -38,6 +40,9 @@ from natgrad.models.vae.machine import (
 from natgrad.models.vae.objectives import LatentDraws
 from natgrad.updates.parts import Part
 
+_NOISE_ALONE = (
+    r"not all parameters belong to layers: \['noise'\][^;]*$"  # one number: its diagonal is its block
+)
 Latents = Callable[[PRNGKeyArray, Variational, LatentDraws], Float[Array, "row latent"]]
 
 
@@ -129,6 +134,31 @@ def unit_blocks_of(side: Side, rows: int = 0) -> Metric:
     return Metric(lambda key, model, draws: (), measure)
 
 
+def factors_of(side: Side, rows: int = 0, decay: float = 0.0) -> Metric:
+    """The block of every layer as A x G [martens2015], from one drawn target for every row.
+
+    With `decay`, A and G are exponential averages over the times at which they are measured.
+    """
+
+    def init(key: PRNGKeyArray, model: Variational, draws: LatentDraws) -> Carry:
+        inputs = jax.eval_shape(lambda drawn: side.inputs(key, model, _fewer(drawn, rows)), draws)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _NOISE_ALONE)
+            return _factors(side.task(model), decay).init(key, side.part.get(model), _batch(inputs))
+
+    def measure(
+        key: PRNGKeyArray, carry: Carry, model: Variational, draws: LatentDraws
+    ) -> tuple[LayerBlocks, Carry]:
+        key_inputs, key_targets = jax.random.split(key)
+        inputs = side.inputs(key_inputs, model, _fewer(draws, rows))
+        own = _factors(side.task(model), decay)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _NOISE_ALONE)
+            return own.measure(key_targets, carry, side.part.get(model), _batch(inputs))
+
+    return Metric(init, measure)
+
+
 def products_of_both(rows: int = 0) -> Metric:
     """The exact Fisher of the pair of networks on so many rows (0: all), as products."""
 
@@ -166,6 +196,11 @@ def _exact(task: Task) -> Metric:
 @functools.cache
 def _sampled(task: Task) -> Metric:
     return monte_carlo_fisher()(task)
+
+
+@functools.cache
+def _factors(task: Task, decay: float) -> Metric:
+    return kronecker_blocks(decay=decay)(task)
 
 
 @functools.cache

@@ -19,6 +19,7 @@ from natgrad.models.vae.objectives import (
 )
 from natgrad.solvers.choice import always, by_refresh
 from natgrad.solvers.diagonal import diagonal
+from natgrad.solvers.layer_blocks import factored_solve
 from natgrad.solvers.truncated import conjugate_gradient
 from natgrad.solvers.units import per_layer
 from natgrad.solvers.whole import dense_solve, dual_solve
@@ -32,6 +33,7 @@ from natgrad.updates.lengths import divergence_ball, learning_rate
 from natgrad.updates.natural import Options, natural
 from natgrad.updates.parts import Block, blockwise
 
+_DECAY = 0.9  # of the averages of Kronecker factors, from one renewal to the next
 _WATCHED, _FACTOR = 20, 1.1  # steps between two looks at the damping, and how it then changes
 
 LESSONS: dict[str, Lesson] = {
@@ -60,6 +62,9 @@ _SOLVERS: dict[str, MetricAndSolver] = {
         fisher.unit_blocks_of, lambda refresh, turns: per_layer(always(diagonal())), layered=True
     ),
     "cg": MetricAndSolver(fisher.exact_products, lambda refresh, turns: conjugate_gradient(turns)),
+    "kronecker": MetricAndSolver(
+        lambda side, rows: fisher.factors_of(side, rows, _DECAY), lambda refresh, turns: factored_solve()
+    ),
     "dual": MetricAndSolver(fisher.sampled_scores, lambda refresh, turns: dual_solve(refine=False)),
 }
 _WHOLE_SOLVERS: dict[str, Callable[[int], Solver]] = {

@@ -91,10 +91,11 @@ class MetricOfBoth(VariationalMetric):
 class MetricOfEach(VariationalMetric):
     """A Fisher metric of each network."""
 
-    solver: Literal["auto", "units", "diagonal", "cg", "dual"] = setting(
+    solver: Literal["auto", "units", "diagonal", "cg", "dual", "kronecker"] = setting(
         "auto",
-        "How a network's system is solved: a block for each unit, or its diagonal; whole by iterations (cg), "
-        "or in sample space (dual). auto takes units for dense networks and cg for filters.",
+        "How a network's system is solved: a block for each unit, or its diagonal; a block for each layer as "
+        "a product of two factors, averaged over steps (kronecker); whole by iterations (cg), or in sample "
+        "space (dual). auto takes units for dense networks and cg for filters.",
     )
     latent: Literal["recognition", "prior"] = setting(
         "recognition",
