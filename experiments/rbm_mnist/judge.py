@@ -5,8 +5,10 @@
 adds to `judged_<name>.jsonl` a line for every recorded trial of `<name>.toml` that has none yet: likelihoods
 of all validation and test rows by annealing, forward and reverse chains bridged. The record has forward
 estimates on some rows. Where a trial has kept copies of its machine on the way, the later ones are judged
-too, each in a line with its step. Then it writes `judged_<name>.md`, and of a race `judged_race.png`: means
-over seeds against epochs and against CPU seconds. Without TRIALS it only writes these.
+too, each in a line with its step. Machines that were trained on pixels drawn again at every use are judged
+by the fixed test rows of binarized-mnist, which have the same digits as their own. Then it writes
+`judged_<name>.md`, and of a race `judged_race.png`: means over seeds against epochs and against CPU seconds.
+Without TRIALS it only writes these.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import statistics
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +26,15 @@ from experiments.table import results
 from natgrad.sweep.table import brief
 
 HERE = Path(__file__).parent
-TEMPERATURES = {"tune": 2000, "decay": 2000, "first_race": 10_000, "rates": 2000, "race": 10_000}
+TEMPERATURES = {
+    "tune": 2000,
+    "rates": 2000,
+    "decay": 2000,
+    "first_race": 10_000,
+    "race": 10_000,
+    "resampled": 10_000,
+}
+FIXED_ROWS = "binarized-mnist"  # whose test rows judge all machines
 ON_THE_WAY, FIRST_COPY = 2000, 2**13  # temperatures for copies, and the first step whose copy is judged
 TOLD = ("valid_ll", "test_ll", "log_z", "log_z_se", "log_z_forward", "log_z_forward_se", "log_z_reverse")
 HEADS = (
@@ -79,14 +90,30 @@ def _figures(trial: Path, step: int | None, temperatures: int) -> dict:
     import natgrad
     from natgrad.models.rbm.measure import evaluate_machine
 
-    if step is None:
-        return evaluate_machine(trial, None, temperatures=temperatures) | {"temperatures": temperatures}
     run = natgrad.load(trial, step=step)
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place) / "machine.npz"
-        run.model.save(file)
-        found = evaluate_machine(file, run.config.data.name, temperatures=ON_THE_WAY)
-    return found | {"temperatures": ON_THE_WAY}
+    number = temperatures if step is None else ON_THE_WAY
+    if step is None:
+        found = evaluate_machine(trial, None, temperatures=number)
+    else:
+        with tempfile.TemporaryDirectory() as place:
+            file = Path(place) / "machine.npz"
+            run.model.save(file)
+            found = evaluate_machine(file, run.config.data.name, temperatures=number)
+    if run.config.data.name != FIXED_ROWS:
+        found |= {"test_ll": _fixed_test(run.model.parameters, found["log_z"])}
+    return found | {"temperatures": number}
+
+
+def _fixed_test(machine: Any, log_z: float) -> float:
+    """The likelihood of the fixed test rows."""
+    import jax.numpy as jnp
+
+    from natgrad.data import load
+    from natgrad.models.rbm.likelihood import log_likelihoods
+    from natgrad.models.rbm.monitor import coded_rows
+
+    rows = jnp.asarray(load(FIXED_ROWS).test)
+    return float(np.mean(log_likelihoods(machine, coded_rows(machine, rows), log_z)))
 
 
 def _add(name: str, line: dict, step: int | None, found: dict) -> None:
