@@ -210,6 +210,7 @@ def draw(name: str) -> None:
     """The judged test likelihoods of a race."""
     from matplotlib.figure import Figure
 
+    top = np.ceil(2 * max(line["test_ll"] for line in judged(name))) / 2 + 0.5
     figure = Figure(figsize=(11, 4.6), dpi=120, layout="constrained")
     for axes, key, said in zip(
         figure.subplots(1, 2, sharey=True), ("epoch", "cpu_seconds"), ("epochs", "CPU seconds"), strict=True
@@ -220,7 +221,7 @@ def draw(name: str) -> None:
             spread = [np.std([line["test_ll"] for line in own]) for _, own in points]
             axes.errorbar(at, means, spread, marker=".", lw=1.2, capsize=2, label=variant)
         axes.set_xlabel(said)
-        axes.set_ylim(-93, -85.5)
+        axes.set_ylim(-93, top)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8, loc="lower right")
     figure.axes[0].set_ylabel("test log-likelihood (nats), both directions")
