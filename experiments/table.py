@@ -58,7 +58,7 @@ def text(name: str, value: float) -> str:
 
 def title(name: str) -> str:
     split, _, what = name.partition("_")
-    return ("validation " if split == "valid" else "test ") + what.replace("ll", "LL").replace("_", " ")
+    return ("validation " if split == "valid" else "test ") + what.replace("ll", "LL").replace("elbo", "ELBO").replace("_", " ")
 
 
 def rows(found: Results) -> list[str]:
@@ -87,13 +87,15 @@ def clock_of(found: Results) -> str:
     return "cpu_seconds" if ends and all("cpu_seconds" in end for end in ends) else "seconds"
 
 
-def figures(ends: list[dict], clock: str, valid: str, test: str) -> list[str]:
-    """How many trials there are, and the means of what they reached."""
+def figures(ends: list[dict], clock: str, *columns: str) -> list[str]:
+    """How many trials there are, and the means of what they reached; the last column has its spread."""
+    *others, test = columns
     reached = text(test, mean(ends, test))
     if len(ends) > 1:
         reached += f" (sd {text(test, np.std([end[test] for end in ends], ddof=1))})"
     seconds = f"{mean(ends, clock):.0f}"
-    return [str(len(ends)), text(valid, mean(ends, valid)), reached, str(ends[0]["epoch"]), seconds]
+    means = [text(name, mean(ends, name)) for name in others]
+    return [str(len(ends)), *means, reached, str(ends[0]["epoch"]), seconds]
 
 
 def mean(ends: list[dict], name: str) -> float:
@@ -104,7 +106,7 @@ def draw(found: Results, path: Path) -> None:
     """The test column against epochs and against seconds of training."""
     from matplotlib.figure import Figure
 
-    test, clock = found.section.columns[1], clock_of(found)
+    test, clock = found.section.columns[-1], clock_of(found)
     figure = Figure(figsize=(11, 4.6), dpi=120, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for name, trials in best(found).items():
