@@ -58,7 +58,8 @@ def text(name: str, value: float) -> str:
 
 def title(name: str) -> str:
     split, _, what = name.partition("_")
-    return ("validation " if split == "valid" else "test ") + what.replace("ll", "LL").replace("elbo", "ELBO").replace("_", " ")
+    known = {"ll": "LL", "elbo": "ELBO"}.get(what, what.replace("_", " "))
+    return ("validation " if split == "valid" else "test ") + known
 
 
 def rows(found: Results) -> list[str]:
