@@ -161,7 +161,8 @@ def of_logits():
     return lambda p, x: jnp.tanh(x @ p["first"]) @ p["last"] + p["bias"], params, drawn(6, 4, seed=4)
 
 
-@pytest.mark.parametrize("make", [of_logits, of_pixels])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("make", [of_pixels, of_logits])
 def test_the_last_factor_of_independent_outputs_is_their_mean_fisher(make):
     """Not drawn: the diagonal of y (1 - y), over rows and positions."""
     network, params, x = make()

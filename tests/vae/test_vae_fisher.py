@@ -151,6 +151,7 @@ def test_factors_of_one_row_are_unbiased_blocks_of_its_fisher(name, gaussian):
         np.testing.assert_allclose(found[0, own, own], expected[own, own], atol=1e-10)
 
 
+@pytest.mark.slow  # averages of any network's blocks have a test of their own
 def test_factors_are_averaged_over_the_times_they_are_measured():
     model, side = made(latent=2, hidden=(3,)), SIDES["generation"]
     draws, others = drawn(model), drawn(model, seed=1)

@@ -160,11 +160,7 @@ class Named(Section):
     momentum: float | None = setting(
         None, "The decay of the optimizer's averages; sgd has none.", unset=str(MOMENTUM), ge=0, lt=1
     )
-    weight_decay: float = setting(
-        0.0,
-        "With every step weights lose this share times the learning rate of themselves; biases do not.",
-        ge=0,
-    )
+    weight_decay: float = setting(0.0, "Weights, not biases, lose this share times the rate in a step.", ge=0)
 
 
 class Optimizer(Scheduled, Named):  # settings of later bases come first
@@ -264,10 +260,8 @@ def with_defaults(section: type[Section], **defaults: Any) -> type[Any]:
     for name, value in defaults.items():
         field = section.model_fields[name]
         kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
-        changed[name] = (
-            kind,
-            Field(value, description=field.description, json_schema_extra=field.json_schema_extra),
-        )
+        about: Any = {"description": field.description, "json_schema_extra": field.json_schema_extra}
+        changed[name] = (kind, Field(value, **about))
     return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **changed)
 
 
