@@ -132,6 +132,7 @@ OTHER_KINDS = {
             "two_step_kept_over_adam": "",
             "two_step_dual_over_adam": "",
             "two_step_diagonal_over_adam": "",
+            "two_step_factors_over_adam": "at most 3",
             "two_step_cg_over_adam": "",
             "natural_over_adam": "",
         },
