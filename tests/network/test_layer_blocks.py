@@ -190,6 +190,13 @@ def test_a_layer_that_something_comes_after_is_not_the_last(after):
     assert [layer.last for layer in traced_network(network, params, x).layers] == [False, True]
 
 
+def test_a_layer_whose_outputs_are_moved_is_not_the_last():
+    network, params, x = of_pixels()
+    moved = lambda p, x: network(p, x).reshape(-1, 3, 4).transpose(0, 2, 1).reshape(len(x), -1)  # noqa: E731
+    assert not any(layer.last for layer in traced_network(moved, params, x).layers)
+    assert [layer.last for layer in traced_network(network, params, x).layers] == [False, True]
+
+
 def test_kronecker_blocks_are_exact_for_deep_linear_networks():
     network, params, x = deep_linear()
     found = operator(kronecker_blocks(fisher()), network, params, x, linear())

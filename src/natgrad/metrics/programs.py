@@ -52,11 +52,6 @@ class TracedLayer(NamedTuple):
         """How many inputs there are, with that of the bias."""
         return self.shape[0] + (self.bias is not None)
 
-    @property
-    def size(self) -> int:
-        """How many parameters there are."""
-        return self.side * self.shape[1]
-
 
 def run_program(
     program: Any, arguments: Sequence[Any], visit: Callable[[Any, int, list[Any]], Sequence[Any]]
