@@ -38,6 +38,19 @@ def best(found: Results) -> dict[str, list[dict]]:
     return {name: lines[name] for name in recorded(found) if name in lines}
 
 
+def is_trial(trial: dict, settings: dict) -> bool:
+    """Whether a config is that of a line of the record."""
+    given = {"seed": trial["seed"]} | trial["settings"]
+    return all(_at(settings, name) == value for name, value in given.items())
+
+
+def _at(settings: dict, name: str) -> object:
+    found: object = settings
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
 def recorded(found: Results) -> list[str]:
     """The variants, those first that were recorded first."""
     written = [line["variant"] for line in found.record.known.values()]

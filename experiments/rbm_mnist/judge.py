@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.rbm_seed.course import is_trial
-from experiments.table import results
+from experiments.table import is_trial, results
 from natgrad.sweep.table import brief
 
 HERE = Path(__file__).parent

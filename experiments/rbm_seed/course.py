@@ -36,23 +36,10 @@ def collect(file: Path, trials: Path) -> None:
         rows = [json.loads(line) for line in folder.read_text("utf-8").splitlines()]
         present = [column for column in COLUMNS if column in rows[-1]]
         for name, counted in best.items():
-            if present and any(is_trial(trial, settings) for trial in counted):
+            if present and any(table.is_trial(trial, settings) for trial in counted):
                 ends = {column: [rows[0][column], rows[-1][column]] for column in present}
                 lines.append({"variant": name, "seed": settings["seed"]} | ends)
     distances_of(file).write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def is_trial(trial: dict, settings: dict) -> bool:
-    """Whether a config is that of a line of the record."""
-    given = {"seed": trial["seed"]} | trial["settings"]
-    return all(_at(settings, name) == value for name, value in given.items())
-
-
-def _at(settings: dict, name: str) -> object:
-    found: object = settings
-    for part in name.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
 
 
 def epochs_of(best: dict[str, list[dict]]) -> list[int]:
