@@ -2,10 +2,11 @@
 
     python -m experiments.vae.judge mnist_long TRIALS
 
-adds to `judged_<name>.jsonl` a line for every recorded trial of `<name>.toml` that has none yet: the likelihood
-of all test rows by importance sampling with 5,000 samples, and the bounds. The record has 100 samples and some
-rows. What is judged is the state that was best on validation rows. Then it writes `judged_<name>.md`. Without
-TRIALS it only writes this.
+adds to `judged_<name>.jsonl` a line for every recorded trial of `<name>.toml` that has none yet: the
+likelihood of all test rows by importance sampling with 5,000 samples, and the bounds. The record has 100
+samples and some rows. What is judged is the state that was best on validation rows. Then it writes
+`judged_<name>.md`, which also says after how many seconds one variant passed the best validation bound of
+another. Without TRIALS it only writes this.
 """
 
 import argparse
@@ -19,7 +20,9 @@ HERE = Path(__file__).parent
 SAMPLES = 5000
 TOLD = ("test_ll", "test_ll_se", "mc_se", "test_bound", "bound_samples", "test_elbo", "active_units")
 TOLD += ("effective_samples", "heavy_tailed_rows", "samples", "rows")
-HEADS = ("variant", "seed", "epochs", "CPU seconds", "validation ELBO", "test LL", "se", "test bound", "test ELBO")
+HEADS = ("variant", "seed", "epochs", "CPU seconds", "validation ELBO", "test LL", "se", "test bound")
+HEADS += ("test ELBO",)
+PASSED_HEADS = ("best validation ELBO of", "in CPU s", "passed by", "after CPU s", "share")
 
 
 def judged(name: str) -> list[dict]:
@@ -58,7 +61,28 @@ def page(name: str) -> str:
         ends = [str(line["seed"]), str(line["epoch"]), f"{line['cpu_seconds']:.0f}"]
         keys = ("valid_elbo", "test_ll", "test_ll_se", "test_bound", "test_elbo")
         table.append(f"| {' | '.join([line['variant'], *ends, *(f'{line[key]:.2f}' for key in keys)])} |")
-    return "\n".join(table) + "\n"
+    return "\n".join([*table, "", *passed(name)]) + "\n"
+
+
+def passed(name: str) -> list[str]:
+    """When each variant passed the best validation bound that another one reached, seed by seed."""
+    found = results(HERE / f"{name}.toml")
+    lines = [line for line in found.record.known.values() if "rows" in line]
+    table = [f"| {' | '.join(PASSED_HEADS)} |", "|" + "---|" * len(PASSED_HEADS)]
+    for slower in lines:
+        best = max(slower["rows"], key=lambda row: row["valid_elbo"])
+        for faster in lines:
+            first = _first_above(faster["rows"], best["valid_elbo"])
+            if faster is slower or faster["seed"] != slower["seed"] or first is None:
+                continue
+            spent, own = first["cpu_seconds"], best["cpu_seconds"]
+            said = [slower["variant"], f"{own:.0f}", faster["variant"], f"{spent:.0f}", f"{spent / own:.2f}"]
+            table.append(f"| {' | '.join(said)} |")
+    return table
+
+
+def _first_above(rows: list[dict], bound: float) -> dict | None:
+    return next((row for row in rows if row["valid_elbo"] > bound), None)
 
 
 def main() -> None:
