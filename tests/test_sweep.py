@@ -16,7 +16,7 @@ from natgrad.cli.main import main
 from natgrad.errors import InputError
 from natgrad.records.folder import locked
 from natgrad.sweep import plan as plans
-from natgrad.sweep import sweep
+from natgrad.sweep import sweep, worker
 from natgrad.sweep.choice import deciding_row
 from natgrad.sweep.search import SettingSearch
 from natgrad.sweep.table import markdown
@@ -406,3 +406,12 @@ def finished(place):
         rows = map(json.loads, Path(place, name, "trace.jsonl").read_text().splitlines())
         found[name] = [{key: row[key] for key in row if not key.endswith("seconds")} for row in rows]
     return found
+
+
+def test_why_a_trial_failed_names_its_folder_and_not_where_it_is(tmp_path, monkeypatch):
+    def fails(folder, settings, shorter):
+        raise InputError(f"the training of {folder} diverged")
+
+    monkeypatch.setattr(worker, "train_trial", fails)
+    found = worker.attempt({"folder": str(tmp_path / "digits-rws-0"), "config": {}})
+    assert found == {"error": "the training of digits-rws-0 diverged"}

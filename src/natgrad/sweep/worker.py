@@ -49,7 +49,10 @@ def evaluation_of(folder: Path, kind: str, arguments: dict[str, Any]) -> dict[st
 
 
 def attempt(job: dict[str, Any]) -> dict[str, Any]:
-    """Train a trial, and evaluate it if asked to; what went wrong, if something did, in one sentence."""
+    """Train a trial, and evaluate it if asked to; what went wrong, if something did, in one sentence.
+
+    A record is committed and read elsewhere, so that the sentence has the folder's name, not where it is.
+    """
     from natgrad.errors import InputError
 
     folder, settings = Path(job["folder"]), job["config"]
@@ -60,10 +63,11 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
             return {"error": None}
         return {"error": None, "evaluated": evaluation_of(folder, settings["model"]["kind"], job["evaluate"])}
     except InputError as error:
-        return {"error": str(error)}
+        return {"error": str(error).replace(str(folder), folder.name)}
     except Exception as error:
         traceback.print_exc()
-        return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        return {"error": said.replace(str(folder), folder.name)}
 
 
 def _end_with(parent: int) -> None:
