@@ -43,11 +43,12 @@ def real(place):
 
 
 KEPT = SMALL | {"method": "two-step", "refresh": 3, "metric.gradient_decay": 0.5, "recognition.rate": 0.05}
+KEPT |= {"objective.generation": "importance", "objective.growth": ((3, 4),)}
 
 
 @pytest.fixture(scope="module")
 def run(binary, place):
-    """A training in two steps with kept metrics and averaged gradients."""
+    """A training in two steps with kept metrics, averaged gradients, and more samples at its end."""
     return natgrad.train(data=binary, out=place / "whole", epochs=4, seed=1, **KEPT)
 
 
@@ -88,9 +89,9 @@ def problem_of(settings, binary, real):
     return KIND.problem(generator.key(0), chosen, dataset), fresh(generator.key(3))
 
 
-def one_step(problem, model):
+def one_step(problem, model, stage=0):
     """The state before and after a step, without a folder: a program takes a second to compile."""
-    method = problem.algorithm(None, Pace(10))
+    method = problem.algorithm(problem.stages[stage][1], Pace(10))
     batch = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
     state = method.init(generator.key(2), model, batch)
     return state, *jax.jit(method.step)(generator.key(4), state, batch)
@@ -108,6 +109,16 @@ def test_every_way_trains_a_step(name, binary, real):
     assert np.isfinite(float(info.value))
     for leaf, was in zip(*map(jax.tree.leaves, (after.model, state.model)), strict=True):
         assert np.abs(np.asarray(leaf) - np.asarray(was)).max() > 0
+
+
+def test_samples_grow_from_stage_to_stage(binary, real):
+    settings = {"objective.generation": "importance", "objective.growth": ((2, 6),)}
+    problem, model = problem_of(settings, binary, real)
+    assert problem.stages == ((0, 1), (2, 6))
+    assert problem.operations(6) == 6 * problem.operations(1)
+    effective = [one_step(problem, model, stage)[2].diagnostics["effective_samples"] for stage in (0, 1)]
+    assert float(effective[0]) == 1
+    assert 1 < float(effective[1]) < 6
 
 
 def test_two_steps_solve_the_system_of_each_network_with_its_own_damping_and_rate(binary, real):

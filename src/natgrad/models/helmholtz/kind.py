@@ -50,7 +50,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         rows=batches.rows_of(dataset),
         number=len(dataset.train),
         draw=_coded(settings.training.batch_size, CODINGS[settings.model.coding]),
-        stages=((0, settings.objective.samples), *settings.objective.growth),
+        stages=settings.objective.stages,
         algorithm=partial(methods.algorithm, settings),
         rate=lambda pace: methods.rate_of(settings, pace),
         paced=True,

@@ -4,16 +4,16 @@ A line of `OBJECTIVES` and a line of `METRICS` say which settings a method reads
 """
 
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from natgrad.config import own_length, own_steps, rate_ends, sections
+from natgrad.config.samples import Sampled
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
 from natgrad.models.registry import METRIC_NAMES, NATS, TEST_LL, Column, Settings, Spec
 
-MOST_SAMPLES = 10**6  # per row: no memory holds more
 STORED = ("auto", "direct", "diagonal")  # solvers that keep a matrix, which can be averaged
 
 
@@ -37,15 +37,6 @@ class Machine(sections.ModelSection):
     )
     bias: float = setting(-1.0, "The initial biases of all layers.")
     prior_bias: float = setting(-1.0, "The initial biases of the top layer.")
-
-
-class Sampled(Section):
-    """How many samples an objective draws."""
-
-    samples: PositiveInt = setting(10, "Samples per row, S.", le=MOST_SAMPLES)
-    growth: tuple[tuple[PositiveInt, Annotated[int, Field(gt=0, le=MOST_SAMPLES)]], ...] = setting(
-        (), "Pairs (epoch, samples): from that epoch on, that many samples."
-    )
 
 
 class Sleeping(Section):

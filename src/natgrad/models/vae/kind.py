@@ -83,7 +83,8 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         algorithm=partial(methods.algorithm, settings),
         rate=partial(rate_schedule, settings.optimizer),
         paced=True,
-        operations=lambda stage: _operations(settings, arrays),
+        stages=settings.objective.stages,
+        operations=partial(_operations, settings, arrays),
         ignorance=max(
             _VARIES, dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5)
         ),
@@ -131,11 +132,11 @@ def _rows_first(size: int) -> Callable[..., Rows]:
     return lambda key, rows, order, position: drawn(key, rows, order, position).T
 
 
-def _operations(settings: Any, arrays: Variational) -> int:
+def _operations(settings: Any, arrays: Variational, samples: int) -> int:
     """About how many a step takes: a filter is used at every pixel of its images."""
     pixels = math.prod(arrays.image) if arrays.image else 1
     weights = sum(leaf.size * (pixels if leaf.ndim == 4 else 1) for leaf in jax.tree.leaves(arrays))
-    return 6 * weights * settings.training.batch_size * settings.objective.samples
+    return 6 * weights * settings.training.batch_size * samples
 
 
 def _pictures(state: State, shape: tuple[int, int] | None) -> dict[str, Sheet]:

@@ -81,20 +81,19 @@ class OwnSettings(NamedTuple):
     refresh: int
 
 
-def lessons_of(chosen: Any) -> Objective:
-    """Both networks by the lessons of a config."""
-    return two_lessons(LESSONS[chosen.generation], LESSONS[chosen.recognition], chosen.samples)
+def lessons_of(chosen: Any, samples: int) -> Objective:
+    """Both networks by the lessons of a config, with so many samples."""
+    return two_lessons(LESSONS[chosen.generation], LESSONS[chosen.recognition], samples)
 
 
-def lesson_of(chosen: Any, name: str) -> Objective:
+def lesson_of(chosen: Any, name: str, samples: int) -> Objective:
     """One network by its lesson."""
-    return one_lesson(_side(name, "recognition").part, LESSONS[getattr(chosen, name)], chosen.samples)
+    return one_lesson(_side(name, "recognition").part, LESSONS[getattr(chosen, name)], samples)
 
 
-def algorithm(settings: Any, stage: Any, pace: Pace) -> Algorithm:
-    """The training method of a config at a pace; there is one stage only."""
-    del stage
-    return METHODS[settings.method](settings, pace)
+def algorithm(settings: Any, samples: int, pace: Pace) -> Algorithm:
+    """The training method of a config, with so many samples, at a pace."""
+    return METHODS[settings.method](settings, samples, pace)
 
 
 def _rate(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
@@ -102,13 +101,13 @@ def _rate(settings: Any, pace: Pace, name: str = "") -> optax.Schedule:
     return rate_schedule(settings.optimizer, pace, getattr(settings, name).rate if name else None)
 
 
-def _plain(settings: Any, pace: Pace) -> Algorithm:
-    return _descent(settings, pace, lessons_of(settings.objective), steepest())
+def _plain(settings: Any, samples: int, pace: Pace) -> Algorithm:
+    return _descent(settings, pace, lessons_of(settings.objective, samples), steepest())
 
 
-def _natural(settings: Any, pace: Pace) -> Algorithm:
+def _natural(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """One system of both networks."""
-    chosen, objective = settings.metric, lessons_of(settings.objective)
+    chosen, objective = settings.metric, lessons_of(settings.objective, samples)
     own = OwnSettings(_rate(settings, pace), chosen.damping, chosen.refresh)
     solver = _WHOLE_SOLVERS["cg" if chosen.solver == "auto" else chosen.solver](chosen.iterations)
     direction = natural(
@@ -121,24 +120,24 @@ def _natural(settings: Any, pace: Pace) -> Algorithm:
     return _descent(settings, pace, objective, direction)
 
 
-def _two_step(settings: Any, pace: Pace) -> Algorithm:
+def _two_step(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """A system of each network: both at once, or one network after the other."""
     chosen = settings.objective
     if settings.steps.order == "together":
-        objective = lessons_of(chosen)
+        objective = lessons_of(chosen, samples)
         blocks = {name: _block(settings, pace, name, objective) for name in NETWORKS}
         return _descent(settings, pace, objective, blockwise(blocks))
     first, last = NETWORKS if settings.steps.order == "generation-first" else NETWORKS[::-1]
 
     def alone(name: str) -> Algorithm:
-        objective = lesson_of(chosen, name)
+        objective = lesson_of(chosen, name, samples)
         direction = blockwise({name: _block(settings, pace, name, objective)})
         return _descent(settings, pace, objective, direction)
 
     return in_turn(alone(last), Turn(alone(first), settings.steps.repeats or 1))
 
 
-METHODS: dict[str, Callable[[Any, Pace], Algorithm]] = {
+METHODS: dict[str, Callable[[Any, int, Pace], Algorithm]] = {
     "two-step": _two_step,
     "natural": _natural,
     "plain": _plain,

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from natgrad.config import sections
+from natgrad.config.samples import MOST_SAMPLES, Sampled
 from natgrad.config.sections import Section, setting
 from natgrad.errors import InputError
 
@@ -44,10 +45,10 @@ class VariationalModel(sections.ModelSection):
         return self
 
 
-class Bounds(Section):
+class Bounds(Sampled):
     """What each network learns from."""
 
-    samples: PositiveInt = setting(1, "Latent vectors that are drawn for every row, S.")
+    samples: PositiveInt = setting(1, "Latent vectors that are drawn for every row, S.", le=MOST_SAMPLES)
     generation: Literal["elbo", "importance"] = setting(
         "elbo",
         "The bound of generation: the evidence lower bound, or the importance-weighted one, whose gradient "
@@ -63,7 +64,7 @@ class Bounds(Section):
     def _weights_need_samples(self) -> "Bounds":
         for name in ("generation", "recognition"):
             chosen = getattr(self, name)
-            if chosen in ("importance", "wake") and self.samples == 1:
+            if chosen in ("importance", "wake") and max(samples for _, samples in self.stages) == 1:
                 raise InputError(
                     f"objective.{name} {chosen} weighs the samples of a row against each other, got one "
                     "sample; give --samples of at least 2, or use elbo"
