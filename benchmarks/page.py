@@ -128,11 +128,11 @@ OTHER_KINDS = {
     "vae": (
         "Variational autoencoders",
         {
-            "two_step_over_adam": "at most 2",
-            "two_step_kept_over_adam": "",
+            "two_step_over_adam": "at most 3",
+            "two_step_units_over_adam": "",
+            "two_step_units_kept_over_adam": "",
             "two_step_dual_over_adam": "",
             "two_step_diagonal_over_adam": "",
-            "two_step_factors_over_adam": "at most 3",
             "two_step_cg_over_adam": "",
             "natural_over_adam": "",
         },

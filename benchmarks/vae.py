@@ -23,10 +23,10 @@ BATCH = 128
 METHODS = {
     "adam": {"method": "plain", "optimizer": "adam"},
     "two_step": {"method": "two-step"},
-    "two_step_kept": {"method": "two-step", "refresh": 10},
+    "two_step_units": {"method": "two-step", "solver": "units"},
+    "two_step_units_kept": {"method": "two-step", "solver": "units", "refresh": 10},
     "two_step_dual": {"method": "two-step", "solver": "dual"},
     "two_step_diagonal": {"method": "two-step", "solver": "diagonal"},
-    "two_step_factors": {"method": "two-step", "solver": "kronecker", "refresh": 20, "learning_rate": 0.001},
     "two_step_cg": {"method": "two-step", "solver": "cg"},
     "natural": {"method": "natural"},
 }

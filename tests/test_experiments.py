@@ -15,6 +15,7 @@ from experiments import table
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
 from experiments.rbm_seed import classes, course, figure2
+from experiments.vae import judge as vae_judge
 
 from cases import machine
 from natgrad.models.helmholtz.phases import reweighted
@@ -63,6 +64,23 @@ def test_a_table_of_judged_states_is_what_its_record_says(file):
     known = table.results(file.with_name(f"{sweep}.toml")).record.known.values()
     assert {judge.identity(line) for line in judge.judged(sweep)} <= {judge.identity(line) for line in known}
     assert judge.page(sweep) == file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "vae").glob("judged_*.md")), ids=name)
+def test_a_table_of_judged_autoencoders_is_what_its_record_says(file):
+    assert vae_judge.page(file.stem.removeprefix("judged_")) == file.read_text("utf-8")
+
+
+def test_bounds_are_passed_where_they_are_first_exceeded_with_the_same_seed():
+    def trial(variant, seed, *bounds):
+        rows = [{"cpu_seconds": 10.0 * turn, "valid_elbo": bound} for turn, bound in enumerate(bounds)]
+        return {"variant": variant, "seed": seed, "rows": rows}
+
+    slow, fast = trial("slow", 1, -9, -8, -7, -6, -6.5), trial("fast", 1, -9, -6, -5)
+    found = vae_judge.passed([slow, fast, trial("other", 2, -1)])
+    assert found == [["1", "slow", "30", "fast", "20", "0.67"]]
+    judged = [{"variant": "fast", "cpu_seconds": 1, "valid_elbo": -2, "test_ll": ll} for ll in (-1.0, -3.0)]
+    assert vae_judge.means(judged) == [["fast", "2", "1", "-2.00", "-2.00 (sd 1.41)"]]
 
 
 @pytest.mark.parametrize("file", ["config", "mini"])

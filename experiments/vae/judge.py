@@ -11,7 +11,9 @@ another. Without TRIALS it only writes this.
 
 import argparse
 import json
+import statistics
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.table import deciding_row, is_trial, results
@@ -22,7 +24,8 @@ TOLD = ("test_ll", "test_ll_se", "mc_se", "test_bound", "bound_samples", "test_e
 TOLD += ("effective_samples", "heavy_tailed_rows", "samples", "rows")
 HEADS = ("variant", "seed", "epochs", "CPU seconds", "validation ELBO", "test LL", "se", "test bound")
 HEADS += ("test ELBO",)
-PASSED_HEADS = ("best validation ELBO of", "in CPU s", "passed by", "after CPU s", "share")
+MEAN_HEADS = ("variant", "seeds", "CPU seconds", "validation ELBO", "test LL")
+PASSED_HEADS = ("seed", "best validation ELBO of", "in CPU s", "passed by", "after CPU s", "share")
 
 
 def judged(name: str) -> list[dict]:
@@ -55,30 +58,53 @@ def _made(line: dict, config: Path) -> bool:
 
 
 def page(name: str) -> str:
-    """A line for every trial, the best validation bound first."""
-    table = [f"| {' | '.join(HEADS)} |", "|" + "---|" * len(HEADS)]
-    for line in sorted(judged(name), key=lambda each: -each["valid_elbo"]):
+    """A line for every trial, the best validation bound first; means over seeds; who passed whom when."""
+    found = sorted(judged(name), key=lambda each: -each["valid_elbo"])
+    rows = []
+    for line in found:
         ends = [str(line["seed"]), str(line["epoch"]), f"{line['cpu_seconds']:.0f}"]
         keys = ("valid_elbo", "test_ll", "test_ll_se", "test_bound", "test_elbo")
-        table.append(f"| {' | '.join([line['variant'], *ends, *(f'{line[key]:.2f}' for key in keys)])} |")
-    return "\n".join([*table, "", *passed(name)]) + "\n"
+        rows.append([line["variant"], *ends, *(f"{line[key]:.2f}" for key in keys)])
+    known = [line for line in results(HERE / f"{name}.toml").record.known.values() if "rows" in line]
+    pages = (table(HEADS, rows), table(MEAN_HEADS, means(found)), table(PASSED_HEADS, passed(known)))
+    return "\n\n".join(pages) + "\n"
 
 
-def passed(name: str) -> list[str]:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown."""
+    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *map(_row, rows)])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def means(lines: list[dict]) -> list[list[str]]:
+    """Each variant with its means over seeds, and the spread of the last of them."""
+    rows = []
+    for name in dict.fromkeys(line["variant"] for line in lines):
+        own = [line for line in lines if line["variant"] == name]
+        seconds, bound, ll = (
+            statistics.mean(line[key] for line in own) for key in ("cpu_seconds", "valid_elbo", "test_ll")
+        )
+        spread = f" (sd {statistics.stdev(line['test_ll'] for line in own):.2f})" if len(own) > 1 else ""
+        rows.append([name, str(len(own)), f"{seconds:.0f}", f"{bound:.2f}", f"{ll:.2f}{spread}"])
+    return rows
+
+
+def passed(lines: list[dict]) -> list[list[str]]:
     """When each variant passed the best validation bound that another one reached, seed by seed."""
-    found = results(HERE / f"{name}.toml")
-    lines = [line for line in found.record.known.values() if "rows" in line]
-    table = [f"| {' | '.join(PASSED_HEADS)} |", "|" + "---|" * len(PASSED_HEADS)]
-    for slower in lines:
+    rows = []
+    for slower in sorted(lines, key=lambda line: line["seed"]):
         best = max(slower["rows"], key=lambda row: row["valid_elbo"])
         for faster in lines:
             first = _first_above(faster["rows"], best["valid_elbo"])
             if faster is slower or faster["seed"] != slower["seed"] or first is None:
                 continue
             spent, own = first["cpu_seconds"], best["cpu_seconds"]
-            said = [slower["variant"], f"{own:.0f}", faster["variant"], f"{spent:.0f}", f"{spent / own:.2f}"]
-            table.append(f"| {' | '.join(said)} |")
-    return table
+            said = [str(slower["seed"]), slower["variant"], f"{own:.0f}", faster["variant"]]
+            rows.append([*said, f"{spent:.0f}", f"{spent / own:.2f}"])
+    return rows
 
 
 def _first_above(rows: list[dict], bound: float) -> dict | None:

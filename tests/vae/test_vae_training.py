@@ -74,10 +74,12 @@ CASES = {
     "adam": {"layers": (5, 5), "activation": "softplus"} | DREAMING,
     "deep": {"layers": (5,) * 12, "activation": "softplus"} | DREAMING,
     "both": {"method": "natural", "optimizer": "momentum", "activation": "relu"} | FILTERS,
-    "sample space": {"method": "two-step", "solver": "dual", "metric.kl_radius": 0.1} | REAL,
-    "iterations": {"method": "two-step", "metric.adaptive": True} | FILTERS,
+    "sample space": {"method": "two-step", "solver": "dual", "metric.kl_radius": 0.1, "optimizer": "sgd"}
+    | REAL,
+    "iterations": {"method": "two-step", "solver": "cg", "metric.adaptive": True, "optimizer": "sgd"}
+    | FILTERS,
     "in turn": {"method": "two-step", "steps.order": "recognition-first", "steps.repeats": 2} | REAL,
-    "factors": {"method": "two-step", "solver": "kronecker", "refresh": 2, "optimizer": "momentum"} | REAL,
+    "factors": {"method": "two-step", "refresh": 2} | REAL,
     "diagonal": {"method": "two-step", "solver": "diagonal", "metric.latent": "prior"},
 }
 
@@ -136,6 +138,20 @@ def test_two_steps_solve_the_system_of_each_network_with_its_own_damping_and_rat
 
 
 TWO = {"method": "two-step"}
+SERVICES = [
+    ({}, 20),
+    ({"solver": "units"}, 1),
+    ({"solver": "cg", "refresh": 5}, 5),
+    ({"solver": "units", "metric.renewal_kl": 0.1, "optimizer": "sgd"}, 1000),
+]
+
+
+@pytest.mark.parametrize(("settings", "steps"), SERVICES)
+def test_only_factors_of_layers_are_kept_unless_it_is_asked_for(settings, steps):
+    chosen = config.resolve({"model": "vae"} | TWO | settings)
+    assert chosen.metric.refresh == steps
+
+
 REFUSED = {
     "steps.repeats counts steps of the network that moves first": TWO | {"steps.repeats": 2},
     "metric.solver units needs dense networks": TWO | {"solver": "units", "filters": (2,)},

@@ -147,8 +147,7 @@ METHODS: dict[str, Callable[[Any, int, Pace], Algorithm]] = {
 def _block(settings: Any, pace: Pace, name: str, objective: Objective) -> Block:
     chosen, side = settings.metric, _side(name, settings.metric.latent)
     own = _own(settings, pace, name)
-    usual = "cg" if settings.model.filters else "units"
-    way = _SOLVERS[usual if chosen.solver == "auto" else chosen.solver]
+    way = _SOLVERS[chosen.solver]
     direction = natural(
         way.metric(side, chosen.rows),
         way.solver(own.refresh, chosen.iterations),

@@ -1,6 +1,7 @@
 """The settings of variational autoencoders, section by section; no JAX."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
@@ -92,17 +93,28 @@ class MetricOfBoth(VariationalMetric):
 class MetricOfEach(VariationalMetric):
     """A Fisher metric of each network."""
 
-    solver: Literal["auto", "units", "diagonal", "cg", "dual", "kronecker"] = setting(
-        "auto",
-        "How a network's system is solved: a block for each unit, or its diagonal; a block for each layer as "
-        "a product of two factors, averaged over steps (kronecker); whole by iterations (cg), or in sample "
-        "space (dual). auto takes units for dense networks and cg for filters.",
+    solver: Literal["kronecker", "units", "diagonal", "cg", "dual"] = setting(
+        "kronecker",
+        "How a network's system is solved: a block for each layer as a product of two factors, averaged over "
+        "steps (kronecker); a block for each unit, or its diagonal; whole by iterations (cg), or in sample "
+        "space (dual).",
+    )
+    refresh: PositiveInt = setting(
+        20,
+        "Steps for which a metric is kept, K; by default 20 with kronecker and 1 with other solvers; with "
+        f"renewal_kl at most ({sections.LONGEST_SERVICE} by default).",
     )
     latent: Literal["recognition", "prior"] = setting(
         "recognition",
         "Latent vectors of generation's Fisher: recognition's for the batch, or those of the prior, which "
         "give the Fisher of the joint model.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_factors_are_kept(cls, tree: Any) -> Any:
+        fresh = isinstance(tree, Mapping) and tree.get("solver", "kronecker") != "kronecker"
+        return {"refresh": 1, **tree} if fresh and not tree.get("renewal_kl") else tree
 
 
 class NetworkPart(Section):

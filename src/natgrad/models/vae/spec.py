@@ -36,7 +36,6 @@ class Shape(MeasuredShape):
         return cls(**known.model_dump(), spread=max(spread, 1e-3))
 
 
-_NaturalRate = with_defaults(sections.Optimizer, learning_rate=0.1)
 _PARTS: dict[str, dict[str, Any]] = {
     "plain": {"optimizer": with_defaults(sections.Optimizer, name="adam", learning_rate=1e-3)},
     "two-step": {
@@ -44,9 +43,12 @@ _PARTS: dict[str, dict[str, Any]] = {
         "generation": NetworkPart,
         "recognition": NetworkPart,
         "steps": Alternation,
-        "optimizer": _NaturalRate,
+        "optimizer": with_defaults(sections.Optimizer, name="momentum", learning_rate=0.01),
     },
-    "natural": {"metric": MetricOfBoth, "optimizer": _NaturalRate},
+    "natural": {
+        "metric": MetricOfBoth,
+        "optimizer": with_defaults(sections.Optimizer, learning_rate=0.1),
+    },
 }
 
 
@@ -54,8 +56,8 @@ def _units_are_dense(config: Any) -> None:
     """Unit blocks are those of dense layers."""
     if config.model.filters and config.metric.solver in ("units", "diagonal"):
         raise InputError(
-            f"metric.solver {config.metric.solver} needs dense networks, got --filters; use cg or dual, or "
-            "leave --filters out"
+            f"metric.solver {config.metric.solver} needs dense networks, got --filters; use kronecker, "
+            "cg or dual, or leave --filters out"
         )
 
 
@@ -94,7 +96,7 @@ SPEC = Spec(
     settings=Settings(_settings, [("vae", method) for method in _PARTS]),
     methods={
         "two-step": "a natural step of each network in its own model: the Fisher of q(z | x) and that of "
-        "p(x | z), by default a block for each unit, solved approximately",
+        "p(x | z), by default a block for each layer as a product of two factors",
         "natural": "a natural step of both networks by one system, solved approximately",
         "plain": "the gradient itself, by default with Adam",
     },
