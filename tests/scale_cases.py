@@ -45,6 +45,7 @@ CASES = {
     "network-direct": NETWORK | {"solver": "direct"},
     "network-dual": NETWORK | {"solver": "dual"},
     "network-rows": NETWORK | {"solver": "dual", "metric.rows": 8},
+    "network-kfac": NETWORK | {"method": "kfac", "refresh": 2},
     "rbm": BOLTZMANN,
     "rbm-direct": BOLTZMANN | {"solver": "direct"},
     "rbm-blocks": BOLTZMANN | {"solver": "blocks"},

@@ -345,7 +345,7 @@ UNREAD = [
     ),
     (
         {"model": "mlp", "method": "units", "metric.adaptive": True},
-        "metric.adaptive is not .* methods natural, tonga$",
+        "metric.adaptive is not .* methods natural, tonga, kfac$",
     ),
     (
         {"model": "mlp", "method": "units", "solver": "minres"},

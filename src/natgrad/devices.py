@@ -5,6 +5,7 @@ A mesh is set by `jax.set_mesh`, with axes called `rows` and `units`. What makes
 kept on disk, for the command line and for Python alike. `surroundings` says what a run ran on.
 """
 
+import functools
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -76,6 +77,7 @@ def in_one_message(network: Callable[[_T, Any], Array]) -> Callable[[_T, Any], A
     makes one operation of them.
     """
 
+    @functools.wraps(network)
     def own(parameters: _T, rows: Any) -> Array:
         if not _split_by_rows_alone() or len({leaf.dtype for leaf in jax.tree.leaves(parameters)}) > 1:
             return network(parameters, rows)

@@ -11,6 +11,7 @@ import pytest
 import natgrad
 from natgrad import config
 from natgrad.cli.main import main
+from natgrad.core import Pace
 from natgrad.data import load
 from natgrad.errors import InputError
 from natgrad.models.network import examples
@@ -101,12 +102,12 @@ def test_the_run_answers_for_new_rows_and_is_evaluated_like_its_last_row(run):
     "method",
     [
         "hessian-free",
-        *(pytest.param(m, marks=pytest.mark.slow) for m in ("krylov", "tonga", "units", "plain")),
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("krylov", "tonga", "units", "kfac", "plain")),
     ],
 )
 def test_every_method_lowers_the_loss(own, method):
     """The default method's own test is the run above."""
-    few = {"metric.iterations": 3} if method != "plain" else {}
+    few = {"metric.iterations": 3} if method not in ("kfac", "plain") else {}
     few |= {"batch_size": 64} if method == "krylov" else {}  # it goes all the way to its batch's minimum
     done = natgrad.train(
         out=own / f"by-{method}", **settings_of(own, method=method, **few), learning_rate=RATES[method]
@@ -116,7 +117,26 @@ def test_every_method_lowers_the_loss(own, method):
     assert done.trace[-1]["steps_refused"] == done.trace[-1]["divergences"] == 0
 
 
-RATES = {"hessian-free": 1.0, "krylov": 1.0, "tonga": 0.5, "units": 0.5, "plain": 1.0}
+RATES = {"hessian-free": 1.0, "krylov": 1.0, "tonga": 0.5, "units": 0.5, "kfac": 0.01, "plain": 1.0}
+
+
+def test_kfac_takes_the_factors_of_the_metrics_rows_and_a_rate(own):
+    """The last layer's are known: the mean square of its inputs, and one over the outputs' variance."""
+    settings = {"method": "kfac", "output": "linear", "model.beta": 0.5, "data": own / "numbers.npz"}
+    chosen = config.resolve(settings_of(own, **settings))
+    data = load(chosen.data.name, binarize=chosen.data.binarize)
+    task = KIND.problem(jax.random.key(0), chosen, data)
+    model = KIND.fresh(jax.random.key(3), chosen, Shape.of(chosen, data))
+    method, batch = task.algorithm(None, Pace(10)), task.draw(jax.random.key(1), task.rows, jnp.arange(96), 0)
+    state = method.init(jax.random.key(2), model, batch)
+    after, info = jax.jit(method.step)(jax.random.key(4), state, batch)
+    hidden = np.tanh(np.asarray(batch.rows.inputs @ model[0].weight.T + model[0].bias))
+    inputs = np.column_stack([hidden, np.ones(len(hidden))])
+    block = info.evidence.factor.operator.blocks[-1]
+    np.testing.assert_allclose(block.inputs, inputs.T @ inputs / len(inputs), atol=1e-10)
+    np.testing.assert_allclose(block.outputs, [4.0], rtol=1e-10)
+    moved = jax.tree.map(lambda new, old, way: new - old + 0.01 * way, after.model, model, info.direction)
+    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(moved)) < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from natgrad.config import own_length, own_steps, rate_ends, sections
+from natgrad.config.averages import AveragedGradient
 from natgrad.config.samples import Sampled
 from natgrad.config.sections import Section, setting, with_defaults
 from natgrad.errors import InputError
@@ -86,16 +87,13 @@ class BlockSamples(Section):
     )
 
 
-class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, BlockSamples):
+class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, AveragedGradient, BlockSamples):
     """A Fisher metric of which only the diagonal is used."""
 
     final_damping: PositiveFloat | None = setting(
         None, "The damping at the end of training; on the way it changes exponentially.", unset="the damping"
     )
     average: float = setting(0.0, "The decay of an average of metrics (0: none).", ge=0, lt=1)
-    gradient_decay: float = setting(
-        0.0, "The decay of an average of gradients, taken before the solve (0: none).", ge=0, lt=1
-    )
 
 
 class BlockMetric(sections.Iterative, Diagonal):

@@ -169,7 +169,7 @@ def _metric_rows(settings: Any, rows: StoredExamples) -> examples.MetricRows:
 
 
 def _operations(settings: Any, arrays: Model, image: tuple[int, int] | None) -> int:
-    passes = 1 + settings.metric.iterations if hasattr(settings, "metric") else 1
+    passes = 1 + getattr(getattr(settings, "metric", None), "iterations", 0)
     return 6 * _products(arrays, image) * settings.training.batch_size * passes
 
 

@@ -3,6 +3,7 @@
 The loss, the optimizer and the refusal of steps that are not finite are those of every method.
 """
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from natgrad.layers.perceptron import Activation
 from natgrad.layers.task import Task, supervised
 from natgrad.metrics.curvature import TaskMetric, fisher, monte_carlo_fisher
 from natgrad.metrics.empirical import centered_covariance
+from natgrad.metrics.layer_blocks import kronecker_blocks
 from natgrad.metrics.units import exact_units, sampled_units
 from natgrad.models.network.presets import (
     hessian_free_parts,
@@ -25,6 +27,7 @@ from natgrad.models.network.presets import (
 )
 from natgrad.solvers.cost import automatic
 from natgrad.solvers.diagonal import diagonal
+from natgrad.solvers.layer_blocks import factored_solve
 from natgrad.solvers.minres import minres_qlp
 from natgrad.solvers.subspace import subspace_descent
 from natgrad.solvers.truncated import conjugate_gradient
@@ -53,21 +56,26 @@ UNIT_SOLVERS: dict[str, Callable[[int], UnitSolver]] = {
 }
 
 
-def _whole(metric: TaskMetric, usual: Solver, settings: Any, task: Task, rate: optax.Schedule) -> Direction:
-    """A system of the whole network, solved, and followed by a rate or up to a divergence."""
+def _options(settings: Any, rate: optax.Schedule, **others: Any) -> Options:
+    """Damping, a rate or a divergence up to which a direction is followed, and how long a metric is kept."""
     chosen = settings.metric
     length = learning_rate(rate) if settings.optimizer.name == "sgd" else None
     adapt = levenberg_marquardt if chosen.adaptive else constant
-    options = Options(
+    return Options(
         damping=adapt(chosen.damping),
         length=divergence_ball(chosen.kl_radius, longest=length) if chosen.kl_radius else length,
         refresh=chosen.refresh,
         drift=drift_of(chosen, rate),
         relative=chosen.relative,
-        warm_start=chosen.warm_start,
+        **others,
     )
+
+
+def _whole(metric: TaskMetric, usual: Solver, settings: Any, task: Task, rate: optax.Schedule) -> Direction:
+    """A system of the whole network."""
+    chosen = settings.metric
     solver = usual if chosen.solver == "auto" else _SOLVERS[chosen.solver](chosen.iterations)
-    return whole_direction(task, metric, solver, options)
+    return whole_direction(task, metric, solver, _options(settings, rate, warm_start=chosen.warm_start))
 
 
 def _natural(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
@@ -106,12 +114,20 @@ def _units(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
     return unit_direction(task, metric, UNIT_SOLVERS[chosen.solver](chosen.iterations), options)
 
 
+def _kfac(settings: Any, task: Task, rate: optax.Schedule) -> Direction:
+    chosen = settings.metric
+    itself = Task(inspect.unwrap(task.network), task.output)  # layers are not found in what is sent at once
+    options = _options(settings, rate, gradient_decay=chosen.gradient_decay)
+    return whole_direction(itself, kronecker_blocks(decay=chosen.average), factored_solve(), options)
+
+
 DIRECTIONS: dict[str, Callable[[Any, Task, optax.Schedule], Direction]] = {
     "natural": _natural,
     "hessian-free": _hessian_free,
     "krylov": _krylov,
     "tonga": _tonga,
     "units": _units,
+    "kfac": _kfac,
     "plain": lambda settings, task, rate: steepest(),
 }
 

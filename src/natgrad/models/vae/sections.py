@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from natgrad.config import sections
+from natgrad.config.averages import AveragedGradient
 from natgrad.config.samples import MOST_SAMPLES, Sampled
 from natgrad.config.sections import Section, setting
 from natgrad.errors import InputError
@@ -73,13 +74,12 @@ class Bounds(Sampled):
         return self
 
 
-class VariationalMetric(sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive):
+class VariationalMetric(
+    AveragedGradient, sections.Bounded, sections.Refreshed, sections.Iterative, sections.Adaptive
+):
     """A Fisher metric of the networks."""
 
     rows: int = setting(64, "At most this many rows of the batch make the metric (0: all).", ge=0)
-    gradient_decay: float = setting(
-        0.0, "The decay of an average of gradients, taken before the solve (0: none).", ge=0, lt=1
-    )
 
 
 class MetricOfBoth(VariationalMetric):
