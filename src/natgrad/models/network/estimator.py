@@ -30,7 +30,7 @@ class NetworkEstimator(BaseEstimator):
 
     Attributes:
         layers: hidden sizes, from the inputs to the outputs.
-        method: natural, hessian-free, krylov, tonga, units, or plain.
+        method: natural, hessian-free, krylov, tonga, units, kfac, or plain.
         epochs: passes over the rows.
         batch_size: rows in a batch; all rows, if there are fewer.
         learning_rate: the step size; None for the method's default.
