@@ -28,14 +28,14 @@ def network(p, x):
     return x @ p["last"]["weight"] + p["last"]["bias"]
 
 
-def fresh(filters: tuple[int, int], hidden: int):
+def fresh(filters: tuple[int, int] = (8, 16), hidden: int = 64, seed: int = 0):
     sizes = {
         "first": ("filters", (3, 3, 1, filters[0])),
         "second": ("filters", (3, 3, filters[0], filters[1])),
         "hidden": ("weight", (49 * filters[1], hidden)),
         "last": ("weight", (hidden, 10)),
     }
-    keys = jax.random.split(jax.random.key(0), len(sizes))
+    keys = jax.random.split(jax.random.key(seed), len(sizes))
     found = {}
     for key, (name, (kind, shape)) in zip(keys, sizes.items(), strict=True):
         scale = (shape[-1] / jnp.prod(jnp.asarray(shape))) ** 0.5

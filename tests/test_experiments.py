@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks import attack, autoencoder
+from benchmarks import attack, autoencoder, race
 from experiments import table
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
@@ -132,9 +132,19 @@ def test_the_published_estimator_weighs_dreams_by_other_samples(limit):
     np.testing.assert_allclose(found.blocks["prior"], top * (1 - top) / 4, rtol=1e-12)
 
 
-def test_the_page_on_networks_has_the_figures_of_its_records():
-    page = (ROOT.parent / "docs" / "networks.md").read_text("utf-8")
-    assert f"{autoencoder.BEGIN}\n{autoencoder.table(autoencoder.trials())}\n{autoencoder.END}" in page
+@pytest.mark.parametrize("found", [autoencoder.RACE], ids=lambda found: found.name)
+def test_the_page_on_networks_has_the_figures_of_its_records(found):
+    assert race.measured(found) in (ROOT.parent / "docs" / "networks.md").read_text("utf-8")
+
+
+def test_a_race_tells_when_an_optimizer_was_where_adam_ended():
+    def trial(seed, *losses):
+        curve = [{"seconds": 5.0 * (turn + 1), "train": loss} for turn, loss in enumerate(losses)]
+        return {"seed": seed, "cpu_seconds": 20, "curve": curve}
+
+    adam = [trial(1, 4, 3, 2, 1), trial(2, 4, 3, 2, 2)]
+    assert race._level([trial(1, 2, 1, 1, 1), trial(2, 2, 2, 1, 1)], adam) == "0.38 of its seconds"
+    assert race._level([trial(1, 2, 1, 1, 1), trial(2, 4, 4, 3, 3)], adam) == "never"
 
 
 def test_the_page_on_reliability_has_what_was_tried_last():
