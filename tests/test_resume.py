@@ -562,3 +562,25 @@ def test_resuming_prints_the_signal_and_ends_with_its_code(tmp_path, data, capsy
     assert stop.value.code == 143
     sentence = json.loads(capsys.readouterr().out)["error"]
     assert sentence == f"interrupted and saved at step 2 of 25; continue with `natgrad resume {run}`"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {
+            "metric.final_damping": 0.02,
+            "metric.gradient_decay": 0.5,
+            "metric.average": 0.5,
+            "solver": "direct",
+        },
+        pytest.param({"metric.adaptive": True, "metric.kl_radius": 0.1}, marks=pytest.mark.slow),
+        pytest.param({"objective.sleeps": 2, "optimizer": "momentum"}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_stage_with_the_same_number_of_samples_changes_nothing(settings, tmp_path):
+    """Schedules, averages and an optimizer's memory last from stage to stage."""
+    settings = SETTINGS | {"method": "nrws", "optimizer.schedule": "cosine", "epochs": 4} | settings
+    plain = natgrad.train(out=tmp_path / "plain", **settings)
+    same_number = ((2, plain.config.objective.samples),)
+    staged = natgrad.train(out=tmp_path / "staged", **settings | {"objective.growth": same_number})
+    assert timeless(list(staged.trace)) == timeless(list(plain.trace))

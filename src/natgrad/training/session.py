@@ -34,6 +34,7 @@ from natgrad.training.signals import Interrupted, Stop
 from natgrad.training.states import Best, FirstState, Saved, laid_out, stored_best
 from natgrad.training.watcher import Watcher
 from natgrad.tree import copied, in_structure
+from natgrad.updates.stages import continued
 
 CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
@@ -213,10 +214,9 @@ class Session:
         return lambda *given: program(*given, numbers)
 
     def _change(self, stage: int) -> None:
-        """Continue with another stage: the same model; what the method carries begins again."""
+        """Continue with another stage: the same model, and what lasts of that which the method carries."""
         self._enter(stage)
-        fresh = self.first.of(self.key_model)
-        self.state = self.state._replace(objective=fresh.objective, direction=fresh.direction)
+        self.state = continued(self.first.of(self.key_model), self.state)
         self.best = self.best._replace(objective=())  # of other shapes
         self.advance = self._compile()
         self._look()  # losses of two stages are not compared
