@@ -34,7 +34,7 @@ from natgrad.training.signals import Interrupted, Stop
 from natgrad.training.states import Best, FirstState, Saved, laid_out, stored_best
 from natgrad.training.watcher import Watcher
 from natgrad.tree import copied, in_structure
-from natgrad.updates.stages import continued
+from natgrad.updates.stages import carried_over
 
 CUT = 0.25  # of every rate, at every divergence
 FAILURES = 5  # divergences at which a training is given up
@@ -216,7 +216,7 @@ class Session:
     def _change(self, stage: int) -> None:
         """Continue with another stage: the same model, and what lasts of that which the method carries."""
         self._enter(stage)
-        self.state = continued(self.first.of(self.key_model), self.state)
+        self.state = carried_over(self.first.of(self.key_model), self.state)
         self.best = self.best._replace(objective=())  # of other shapes
         self.advance = self._compile()
         self._look()  # losses of two stages are not compared

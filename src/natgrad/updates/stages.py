@@ -1,7 +1,8 @@
 """What a method carries from one stage of a training into the next, such as to another number of samples.
 
-Counts of steps continue, and so do schedules, averages, an optimizer's memory and an adapted damping. A metric is
-measured again at once, since what is kept of it may have other shapes; what an objective carries begins again.
+Counts of steps continue, and so do schedules, averages, an optimizer's memory and an adapted damping. A
+metric is measured again at once, since what is kept of it may have other shapes; what an objective carries
+begins again.
 """
 
 from typing import Any
@@ -12,7 +13,7 @@ from natgrad.core import State
 from natgrad.updates.kept import Kept
 
 
-def continued(fresh: Any, before: Any) -> Any:
+def carried_over(fresh: Any, before: Any) -> Any:
     """The first state of a stage, `fresh`, with what lasts of the last state of the stage before it."""
     return jax.tree.map(_lasting, fresh, before, is_leaf=lambda node: isinstance(node, State | Kept))
 
@@ -23,7 +24,7 @@ def _lasting(fresh: Any, before: Any) -> Any:
         metric = before.metric if _alike(fresh.metric, before.metric) else fresh.metric
         return fresh._replace(metric=metric, **lasting)
     if isinstance(fresh, State):
-        parts = {name: continued(getattr(fresh, name), getattr(before, name)) for name in _BEGUN}
+        parts = {name: carried_over(getattr(fresh, name), getattr(before, name)) for name in _BEGUN}
         return before._replace(**parts)
     return fresh
 
