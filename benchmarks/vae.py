@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--data", default="binarized-mnist")
     parser.add_argument("--layers", default="200,200")
     parser.add_argument("--latent", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--methods", default=",".join(METHODS), help="those to measure; adam always is")
     parser.add_argument("--json", action="store_true")

@@ -31,7 +31,7 @@ from natgrad.optax import (
     sigmoid,
     softmax,
 )
-from natgrad.solvers.layer_blocks import lower_factor
+from natgrad.solvers.layer_blocks import inverse_and_root
 
 
 def drawn(*shape, seed=0):
@@ -259,12 +259,13 @@ def test_solves_are_those_of_the_blocks():
     close(solved(found, params, factored_solve()), expected)
 
 
-@pytest.mark.parametrize("side", [7, 12])
-def test_a_factor_of_cholesky_by_columns(side):
+@pytest.mark.parametrize("side", [3, 7, 12])
+def test_an_inverse_by_halves(side):
     root = np.random.default_rng(0).normal(size=(side, side))
     matrix = root @ root.T + np.eye(side)
-    found = jax.jit(lambda: lower_factor(jnp.asarray(matrix), width=4))()
-    close(found, np.linalg.cholesky(matrix), share=1e-12)
+    found, inverse = jax.jit(lambda: inverse_and_root(jnp.asarray(matrix), largest=4))()
+    close(found, np.linalg.inv(np.linalg.cholesky(matrix)), share=1e-12)
+    close(inverse, np.linalg.inv(matrix), share=1e-12)
 
 
 def odd(p, x):
