@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from benchmarks import attack, autoencoder, race
+from experiments import judge as importance
 from experiments import table
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
 from experiments.rbm_seed import classes, course, figure2
-from experiments.vae import judge as vae_judge
 
 from cases import machine
 from natgrad.models.helmholtz.phases import reweighted
@@ -66,9 +66,13 @@ def test_a_table_of_judged_states_is_what_its_record_says(file):
     assert judge.page(sweep) == file.read_text("utf-8")
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "vae").glob("judged_*.md")), ids=name)
-def test_a_table_of_judged_autoencoders_is_what_its_record_says(file):
-    assert vae_judge.page(file.stem.removeprefix("judged_")) == file.read_text("utf-8")
+BY_IMPORTANCE = sorted(file for place in ("vae", "nrws_long") for file in (ROOT / place).glob("judged_*.md"))
+
+
+@pytest.mark.parametrize("file", BY_IMPORTANCE, ids=name)
+def test_a_table_of_likelihoods_by_importance_is_what_its_record_says(file):
+    sweep = file.with_name(f"{file.stem.removeprefix('judged_')}.toml")
+    assert importance.page(sweep) == file.read_text("utf-8")
 
 
 def test_bounds_are_passed_where_they_are_first_exceeded_with_the_same_seed():
@@ -77,10 +81,10 @@ def test_bounds_are_passed_where_they_are_first_exceeded_with_the_same_seed():
         return {"variant": variant, "seed": seed, "rows": rows}
 
     slow, fast = trial("slow", 1, -9, -8, -7, -6, -6.5), trial("fast", 1, -9, -6, -5)
-    found = vae_judge.passed([slow, fast, trial("other", 2, -1)])
+    found = importance.passed([slow, fast, trial("other", 2, -1)], "valid_elbo")
     assert found == [["1", "slow", "30", "fast", "20", "0.67"]]
     judged = [{"variant": "fast", "cpu_seconds": 1, "valid_elbo": -2, "test_ll": ll} for ll in (-1.0, -3.0)]
-    assert vae_judge.means(judged) == [["fast", "2", "1", "-2.00", "-2.00 (sd 1.41)"]]
+    assert importance.means(judged, "valid_elbo") == [["fast", "2", "1", "-2.00", "-2.00 (sd 1.41)"]]
 
 
 @pytest.mark.parametrize("file", ["config", "mini"])
