@@ -172,13 +172,14 @@ def dataset_of(run):
 
 def test_evaluating_a_run(run):
     result = evaluate_run(run.folder, samples=200)
-    promised = {"run", "test_ll", "test_ll_se", "mc_se", "samples", "rows"}
+    promised = {"run", "test_ll", "test_ll_exact", "test_ll_se", "mc_se", "samples", "rows"}
     assert promised | {"effective_samples", "pareto_k", "heavy_tailed_rows"} == set(result)
     assert (result["samples"], result["rows"]) == (200, 5)
     assert result == evaluate_run(run.folder, samples=200)
     assert result["test_ll"] != evaluate_run(run.folder, samples=200, seed=1)["test_ll"]
-    rows = np.asarray(load_data(run.config.data.name).test) > 127
-    assert np.isfinite(run.model.exact_log_likelihood(rows)).all()
+    rows = np.asarray(binary_rows(dataset_of(run), "test", seed=0)).T
+    assert result["test_ll_exact"] == pytest.approx(run.model.exact_log_likelihood(rows).mean(), abs=1e-12)
+    assert abs(result["test_ll"] - result["test_ll_exact"]) < 5 * result["mc_se"]
     assert evaluate_run(run.folder, rows=2)["rows"] == 2
     for bad, match in (
         ({"samples": 0}, "samples: expected at least 1"),
@@ -203,6 +204,7 @@ def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, 
     monkeypatch.setattr(measure, "load", lambda folder: dataclasses.replace(run, model=model))
     result = evaluate_run(run.folder, samples=samples)
     truth = -6 * np.log(2)
+    assert "test_ll_exact" not in result  # too many hidden units
     assert (result["test_ll"] < truth - 5 * result["mc_se"]) == heavy
     assert 1 <= result["effective_samples"] <= samples
     if samples < 121:

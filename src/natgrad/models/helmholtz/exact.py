@@ -23,19 +23,9 @@ _ROOM = 2**26  # numbers: a layer's logits under every state of the layer above
 @jax.jit
 def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Float[Array, " row"]:
     """log p(x) of every row, exactly; values in the model's coding."""
+    if said := too_large(model):
+        raise InputError(f"{said}; use the importance-sampled likelihood")
     hidden = model.sizes[1:]
-    pairs = [low + up for low, up in pairwise(hidden)] or [hidden[0]]
-    if max(pairs) > _LARGEST:
-        raise InputError(
-            f"exact likelihood needs neighboring hidden layers of at most {_LARGEST} units together, "
-            f"got {max(pairs)}; use the importance-sampled likelihood"
-        )
-    widest = max(low * 2**up for low, up in pairwise(model.sizes))
-    if widest > _ROOM:
-        raise InputError(
-            f"exact likelihood would hold {widest:,} logits at once, more than {_ROOM:,}; "
-            "use the importance-sampled likelihood"
-        )
     upper = states(hidden[-1])
     log_marginal = bernoulli.log_prob(model.prior[:, None, None], upper[:, None, :])[0]
     for layer, size in zip(model.generation[:0:-1], hidden[-2::-1], strict=True):
@@ -43,6 +33,20 @@ def log_likelihood(model: Helmholtz, visible: Float[Array, "visible row"]) -> Fl
         log_marginal = _down(model, layer, upper, log_marginal, lower)
         upper = lower
     return _down(model, model.generation[0], upper, log_marginal, model.coding.on(visible))
+
+
+def too_large(model: Helmholtz) -> str:
+    """What forbids enumeration, if anything does."""
+    hidden = model.sizes[1:]
+    most = max([low + up for low, up in pairwise(hidden)] or hidden)
+    if most > _LARGEST:
+        return (
+            f"exact likelihood needs neighboring hidden layers of at most {_LARGEST} units together, got {most}"
+        )
+    widest = max(low * 2**up for low, up in pairwise(model.sizes))
+    if widest > _ROOM:
+        return f"exact likelihood would hold {widest:,} logits at once, more than {_ROOM:,}"
+    return ""
 
 
 @jax.jit
