@@ -34,7 +34,8 @@ def test_a_training_that_hardly_learns_says_so_once(tmp_path, data, monkeypatch,
     said = [each.getMessage() for each in caplog.records if "hardly learns" in each.getMessage()]
     assert len(said) == 1
     assert "that of independent values" in said[0]
-    assert "lower --learning-rate, or with --optimizer.warmup 1000" in said[0]
+    assert "a lower --learning-rate or --optimizer.warmup 1000 where the loss jumps or stays" in said[0]
+    assert "a higher rate or more --epochs where it still falls" in said[0]
     assert "hardly learns" in run.summary["warning"]
 
 
@@ -46,7 +47,7 @@ def test_a_training_that_learns_says_nothing(tmp_path, data, monkeypatch, caplog
 
 
 def test_few_steps_and_small_losses_are_not_judged():
-    at = checks.TrainingProgress(lowest=308.0)
+    at = checks.TrainingProgress(latest=308.0, lowest=150.0)  # it has been better once
     for steps, independent in itertools.product((10, 2000), (206.0, 300.0, math.inf)):
         doubtful = steps == 2000 and independent == 206.0
         assert bool(checks.learning_doubt(at, steps, independent)) == doubtful

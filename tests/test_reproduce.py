@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib import resources
@@ -13,9 +14,11 @@ from natgrad.cli.main import main
 from natgrad.errors import InputError
 from natgrad.reproduce import files, plans, run
 from natgrad.reproduce.limits import Budget
+from natgrad.reproduce.table import comparison_with_paper
 from natgrad.reproduce.verdicts import Obtained, judged_claim, judged_comparison, obtained
 from natgrad.sweep.plan import SweepSection
 from natgrad.sweep.pool import Pool
+from natgrad.sweep.record import TrialRecord
 from trainings import timeless
 
 NAMES = list(files.known_reproductions())
@@ -152,6 +155,14 @@ def test_claimed_stands_beside_obtained(own):
     assert json.loads((Path("reproductions") / "own" / "table.json").read_text())["lines"] == found["lines"]
 
 
+def test_a_grid_that_was_left_half_tried_says_so(own):
+    run.reproduce_paper(own, Budget(epochs=5, workers=2))
+    lines = [line for line in record() if line["settings"].get("optimizer.learning_rate") != 0.3]
+    half = TrialRecord(SweepSection(criterion="valid_ll"), map(json.dumps, lines))
+    told = comparison_with_paper(files.read_reproduction(own), half)
+    assert "Not all settings tried at this length: NRWS (2 of 3)." in told["warnings"]
+
+
 def test_more_seeds_and_epochs_add_to_the_record(own):
     first = run.reproduce_paper(own, Budget(epochs=2))
     assert table(first)["RWS"]["seeds"] == 1
@@ -181,6 +192,10 @@ def test_minutes_become_epochs_and_stay_the_same(own):
     said = []
     found = run.reproduce_paper(own, Budget(minutes=0.5, workers=1), say=said.append)
     assert found["trained_epochs"] == 1
+    found = run.reproduce_paper(own, Budget(minutes=2, workers=1), say=said.append)
+    assert found["trained_epochs"] == 5  # a setting that fails takes none of the minutes
+    assert "failed in that epoch, and not counted: settings of NRWS" in said
+    shutil.rmtree("reproductions")
     Path("own.toml").write_text(OWN.replace("[0.1, 0.2, 0.3]", "[0.1, 0.3]"))
     found = run.reproduce_paper(own, Budget(minutes=2, workers=1), say=said.append)
     assert found["trained_epochs"] == 5  # three trials of 6 s an epoch: 6.7 epochs, a round number
@@ -297,6 +312,9 @@ def test_short_trainings_and_seconds_have_verdicts_of_their_own():
     better, worse = Obtained(-84.0, 0.1, 1, 10, 5.0), Obtained(-85.0, 0.1, 1, 10, 5.0)
     assert judged_comparison(better, worse, "test_ll") == "holds"
     assert judged_comparison(worse, better, "test_ll") == "does not hold"
+    alone = Obtained(0.1, 0.0, 1, 4, 5.0)
+    assert judged_claim(0.5, "kl", alone, 10) == "one seed, no error known, with 4 of 10 epochs"
+    assert judged_comparison(alone, alone._replace(value=0.2), "kl") == "one seed, no error known"
 
 
 def test_the_error_is_of_rows_and_seeds():

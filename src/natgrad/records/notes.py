@@ -21,7 +21,8 @@ class TrainingProgress(BaseModel):
         epoch: epochs that are done; position: steps of the next one that are done.
         rows: rows in the trace; recorded: the epoch of the last one, -1 where there is none.
         best: the best figure on validation data, as a loss; stale: evaluations since.
-        lowest: the lowest mean loss of a chunk; jump: by how much a sound chunk may exceed it.
+        latest: the mean loss of the last chunk; lowest: the lowest of a chunk.
+        jump: by how much the loss of a sound chunk may exceed the lowest.
         divergences: how often the training went back, each time with a smaller step.
         diverged: whether it was given up for that.
         doubted: whether its user was told that it hardly learns.
@@ -36,6 +37,7 @@ class TrainingProgress(BaseModel):
     recorded: int = Field(-1, ge=-1, lt=2**31)
     best: Loss = math.inf
     stale: Count = 0
+    latest: Loss = 0.0
     lowest: Loss = math.inf
     jump: Loss = math.inf
     divergences: int = Field(0, ge=0, le=100)

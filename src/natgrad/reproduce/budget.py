@@ -28,13 +28,15 @@ def trials_of(candidates: Sequence[Candidate], seeds: int) -> list[int]:
     return [1 + math.ceil((seeds - 1) / rivals[each.variant]) for each in candidates]
 
 
-def total_seconds(record: TrialRecord, candidates: Sequence[Candidate], seeds: int) -> float | None:
-    """Seconds of one epoch of all trials together; None where some were never measured."""
-    each = [measured_seconds(record, candidate) for candidate in candidates]
-    known = [seconds for seconds in each if seconds is not None]
-    if len(known) < len(each):
-        return None
-    return sum(map(lambda seconds, times: seconds * times, known, trials_of(candidates, seeds)))
+def unmeasured(record: TrialRecord, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates of which no seconds are known: never trained, or failed."""
+    return [each for each in candidates if measured_seconds(record, each) is None]
+
+
+def total_seconds(record: TrialRecord, candidates: Sequence[Candidate], seeds: int) -> float:
+    """Seconds of one epoch of all trials together; those that were not measured take none."""
+    each = [measured_seconds(record, candidate) or 0.0 for candidate in candidates]
+    return sum(map(lambda seconds, times: seconds * times, each, trials_of(candidates, seeds)))
 
 
 def epochs_within(minutes: float, seconds: float, workers: int, most: int) -> int:

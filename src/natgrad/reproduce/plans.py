@@ -50,9 +50,9 @@ def missing_files(name: str, binarize: str | None = None) -> list[str]:
     return [file.path for file in files if locate(file)[0] == "missing"]
 
 
-def data_sets(found: Reproduction) -> list[str]:
-    """The data sets that a reproduction reads, in the order of its variants."""
+def data_sets(found: Reproduction) -> list[tuple[str, str | None]]:
+    """The data sets that a reproduction reads and how they become binary, in the order of its variants."""
     tree = by_dotted_name({name: value for name, value in found.tree.items() if name != "sweep"})
     variants = found.tree.get("sweep", {}).get("variants", [{}])
-    own = [by_dotted_name({"name": "", **variant}).get("data.name") for variant in variants]
-    return list(dict.fromkeys(name or tree.get("data.name", "digits") for name in own))
+    own = [tree | by_dotted_name({"name": "", **variant}) for variant in variants]
+    return list(dict.fromkeys((each.get("data.name", "digits"), each.get("data.binarize")) for each in own))

@@ -6,7 +6,7 @@ from typing import Any
 
 from natgrad import writing
 from natgrad.records.folder import json_line
-from natgrad.reproduce.budget import epochs_within, measured_seconds, total_seconds, trials_of
+from natgrad.reproduce.budget import epochs_within, measured_seconds, total_seconds, trials_of, unmeasured
 from natgrad.reproduce.files import Reproduction, known_reproductions, read_reproduction
 from natgrad.reproduce.limits import Budget
 from natgrad.reproduce.plans import data_sets, missing_files, plan_for, with_data
@@ -66,7 +66,8 @@ def reproduction_preview(
     place, length = place_of(found, out), budget.checked().epochs
     plan, gone = with_data(plan_for(found, length or 1, budget.numbers))
     record = records.read_record(place / "trials.jsonl", plan.section)
-    published = {each: claim.seconds for claim in found.section.claims for each in claim.variants}
+    claims = [claim for claim in found.section.claims if claim.seconds is not None]
+    published = {each: claim.seconds for claim in claims for each in claim.variants}
     lines, total = [], 0.0
     for candidate, times in zip(plan.candidates, trials_of(plan.candidates, budget.seeds), strict=True):
         own = measured_seconds(record, candidate)
@@ -87,10 +88,11 @@ def listed_reproductions() -> list[dict[str, Any]]:
     for name in known_reproductions():
         found = read_reproduction(name)
         sets = data_sets(found)
-        gone = sorted({file for each in sets for file in missing_files(each)})
+        gone = sorted({file for each in sets for file in missing_files(*each)})
+        names = list(dict.fromkeys(name for name, _ in sets))
         lines.append(
             {"name": name, "place": found.section.place, "about": found.section.about}
-            | {"epochs": found.section.epochs, "data": sets, "missing": gone}
+            | {"epochs": found.section.epochs, "data": names, "missing": gone}
         )
     return lines
 
@@ -114,12 +116,15 @@ def _budgeted(found: Reproduction, record: TrialRecord, place: Path, budget: Bud
     if key in known:
         return int(known[key])
     plan, _ = with_data(plan_for(found, 1, [0]))
-    if total_seconds(record, plan.candidates, budget.seeds) is None:
+    if unmeasured(record, plan.candidates):
         say("an epoch of every setting, to see how long it takes")
         Sweep(plan, place, record, say).go(budget.busy)
+    if failed := unmeasured(record, plan.candidates):
+        names = dict.fromkeys(each.variant for each in failed)
+        say(f"failed in that epoch, and not counted: settings of {', '.join(names)}")
     seconds = total_seconds(record, plan.candidates, budget.seeds)
-    if seconds is None:
-        return 1  # some failed
+    if not seconds:
+        return 1  # all failed
     length = epochs_within(budget.time, seconds, budget.busy, found.section.epochs)
     writing.write(path, json_line(known | {key: length}) + "\n")
     estimate = seconds * length / budget.busy / 60

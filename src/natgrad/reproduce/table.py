@@ -22,6 +22,7 @@ class VariantResult(NamedTuple):
     trials: Sequence[Mapping[str, Any]]
     section: SweepSection
     rivals: int
+    tried: int
     edge: tuple[str, ...]
     confirmed: bool
 
@@ -57,15 +58,20 @@ def _reached(results: Results) -> dict[str, VariantResult]:
     found = {}
     for best in best_candidates(results):
         candidate = results.candidates[best.number]
-        rivals = sum(each.variant == candidate.variant for each in results.candidates)
+        own = [each for each in results.candidates if each.variant == candidate.variant]
+        rivals, tried = len(own), sum(_is_tried(results, each) for each in own)
         chosen_by = candidate.seeds if rivals == 1 else ()  # with one setting nothing was chosen
         seeds = dict.fromkeys((*chosen_by, *best.seeds))
         lines = [results.record.line(candidate, seed) for seed in seeds]
         trials = [line for line in lines if line is not None and line.get("rows") is not None]
         confirmed = best.confirmed or rivals == 1
-        result = VariantResult(candidate, trials, results.section, rivals, best.edge, confirmed)
+        result = VariantResult(candidate, trials, results.section, rivals, tried, best.edge, confirmed)
         found[candidate.variant] = result
     return found
+
+
+def _is_tried(results: Results, candidate: Candidate) -> bool:
+    return any(results.record.line(candidate, seed) is not None for seed in candidate.seeds)
 
 
 def _claims(found: Reproduction, variants: Mapping[str, None]) -> list[Claim]:
@@ -117,12 +123,21 @@ def _comparison_line(claim: Comparison, reached: Mapping[str, VariantResult]) ->
 
 
 def _doubts(reached: Mapping[str, VariantResult]) -> list[str]:
-    """Winners at the edge of a grid, and those that no other seed confirmed."""
+    """Winners at the edge of a grid, of a grid half tried, and those that no other seed confirmed."""
     edge = [
         f"{name} ({setting_label({key: result.candidate.setting[key] for key in result.edge})})"
         for name, result in reached.items()
         if result.edge
     ]
+    half = [
+        f"{name} ({result.tried} of {result.rivals})"
+        for name, result in reached.items()
+        if result.tried < result.rivals
+    ]
     alone = [name for name, result in reached.items() if not result.confirmed]
-    found = {"At the edge of the grid": edge, "Of the seed that chose, not confirmed": alone}
+    found = {
+        "At the edge of the grid": edge,
+        "Not all settings tried at this length": half,
+        "Of the seed that chose, not confirmed": alone,
+    }
     return [f"{what}: {'; '.join(which)}." for what, which in found.items() if which]

@@ -2,7 +2,8 @@
 
 The error of an obtained figure is the standard error over test rows and, with several seeds, the one of their
 mean, added in squares. Within two errors of the claim it *agrees*; otherwise it is *better* or *worse*. A
-training shorter than the paper's says so. Seconds are of other computers and are not judged.
+training shorter than the paper's says so. Seconds are of other computers and are not judged; neither is one
+seed of a figure without an error over rows.
 """
 
 import math
@@ -15,6 +16,7 @@ from natgrad.sweep.choice import deciding_row, is_number
 from natgrad.sweep.plan import SweepSection
 
 ERRORS_APART = 2.0  # within so many of them two figures agree
+NO_ERROR = "one seed, no error known"
 
 
 class Obtained(NamedTuple):
@@ -58,6 +60,8 @@ def judged_claim(claimed: float | None, column: str, found: Obtained, epochs: in
     if column.endswith("seconds"):
         return "other computers"
     short = f", with {found.epochs} of {epochs} epochs" if found.epochs < epochs else ""
+    if found.error == 0:
+        return NO_ERROR + short
     return _side(found.value - claimed, ERRORS_APART * found.error, column) + short
 
 
@@ -66,6 +70,8 @@ def judged_comparison(better: Obtained, worse: Obtained, column: str) -> str:
     if better.value is None or worse.value is None:
         return "not obtained"
     margin = ERRORS_APART * math.hypot(better.error, worse.error)
+    if margin == 0:
+        return NO_ERROR
     said = {"better": "holds", "worse": "does not hold", "agrees": "undecided, within two errors"}
     return said[_side(better.value - worse.value, margin, column)]
 

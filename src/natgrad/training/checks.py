@@ -160,15 +160,15 @@ def note_doubt(place: Path, at: TrainingProgress, steps: int, independent: float
 def learning_doubt(at: TrainingProgress, steps: int, independent: float) -> str:
     """What a user should know of a training that has learned next to nothing; else empty.
 
-    >>> learning_doubt(TrainingProgress(lowest=308.0), 1562, 206.4)[:63]
-    'after 1562 steps its loss is 308 at best, that of independent v'
-    >>> learning_doubt(TrainingProgress(lowest=208.0), 1562, 206.4)
+    >>> learning_doubt(TrainingProgress(latest=308.0), 1562, 206.4)[:62]
+    'after 1562 steps its loss is 308, that of independent values 2'
+    >>> learning_doubt(TrainingProgress(latest=208.0), 1562, 206.4)
     ''
     """
-    if steps < ENOUGH_STEPS or at.lowest <= ABOVE * independent:
+    if steps < ENOUGH_STEPS or at.latest <= ABOVE * independent:
         return ""
     return (
-        f"after {steps} steps its loss is {at.lowest:.4g} at best, that of independent values "
-        f"{independent:.4g}: it hardly learns; train again with a lower --learning-rate, or with "
-        "--optimizer.warmup 1000"
+        f"after {steps} steps its loss is {at.latest:.4g}, that of independent values {independent:.4g}: it "
+        "hardly learns; train again with a lower --learning-rate or --optimizer.warmup 1000 where the loss "
+        "jumps or stays, or with a higher rate or more --epochs where it still falls"
     )

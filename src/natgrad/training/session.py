@@ -163,7 +163,8 @@ class Session:
             why = chunks.complaint(found, at.lowest)
             _log.warning("the chunk after step %d of epoch %d is rejected: %s", self.steps, at.epoch + 1, why)
             return found
-        self.state, self.totals, at.lowest = state, totals, min(at.lowest, found.mean)
+        self.state, self.totals = state, totals
+        at.latest, at.lowest = found.mean, min(at.lowest, found.mean)
         at.diverged = False
         return None
 

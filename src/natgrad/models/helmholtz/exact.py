@@ -40,9 +40,8 @@ def too_large(model: Helmholtz) -> str:
     hidden = model.sizes[1:]
     most = max([low + up for low, up in pairwise(hidden)] or hidden)
     if most > _LARGEST:
-        return (
-            f"exact likelihood needs neighboring hidden layers of at most {_LARGEST} units together, got {most}"
-        )
+        wanted = f"neighboring hidden layers of at most {_LARGEST} units together"
+        return f"exact likelihood needs {wanted}, got {most}"
     widest = max(low * 2**up for low, up in pairwise(model.sizes))
     if widest > _ROOM:
         return f"exact likelihood would hold {widest:,} logits at once, more than {_ROOM:,}"
