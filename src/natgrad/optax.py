@@ -147,7 +147,12 @@ def natural_gradient(
             steps (`Options(refresh=20)`) or averaged.
         seed: of the random numbers that some metrics draw.
     """
-    task, chosen = Task(network, output), _options(damping, options, kept=example is not None)
+    task, chosen = (
+        Task(network, output),
+        _options(
+            damping, options, "natural_gradient", "give example=..., or use 1", kept=example is not None
+        ),
+    )
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
     like = None if example is None else TaskBatch(Examples(example))
@@ -217,7 +222,10 @@ def scale_by_gauss_newton(
         options: as for `natural_gradient`.
         seed: of the random numbers of a relative damping.
     """
-    problem, chosen = squares(residuals, weights, by_row=by_row), _options(damping, options)
+    problem, chosen = (
+        squares(residuals, weights, by_row=by_row),
+        _options(damping, options, "scale_by_gauss_newton"),
+    )
     solved = automatic(conjugate_gradient(20), products=3000.0) if solver is None else solver
 
     def read(
@@ -270,18 +278,23 @@ def _measured(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _options(damping: Damping | float | None, options: Options | None, *, kept: bool = False) -> Options:
+def _options(
+    damping: Damping | float | None,
+    options: Options | None,
+    whose: str,
+    advice: str = "use 1",
+    *,
+    kept: bool = False,
+) -> Options:
     if options is None:
         given = 1e-2 if damping is None else damping
         chosen = given if isinstance(given, Damping) else constant(given)
         return Options(damping=chosen, length=learning_rate(1.0))
     if damping is not None:
-        raise InputError(
-            "natural_gradient takes damping as part of `options` or by itself, got both; give one"
-        )
+        raise InputError(f"{whose} takes damping as part of `options` or by itself, got both; give one")
     if options.refresh > 1 and not kept:
         raise InputError(
-            f"a metric that serves several updates needs the shapes of inputs, got refresh {options.refresh} "
-            "and no example; give natural_gradient example=..., or use 1"
+            f"{whose} cannot keep a metric whose shapes it does not know, got refresh {options.refresh}; "
+            f"{advice}"
         )
     return options if options.length is not None else options._replace(length=learning_rate(1.0))

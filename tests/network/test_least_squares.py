@@ -83,6 +83,34 @@ def test_rows_that_depend_on_each_other_are_noticed():
         natgrad.least_squares(lambda p, x: p["out"] - 1, parameters(), jnp.ones(3), by_row=True)
 
 
+def test_a_small_array_of_coupled_rows_is_noticed_beside_a_large_one():
+    """Each array is compared by itself: a small border does not hide behind the inside."""
+
+    def both(p, batch):
+        found = residuals(p, batch)
+        return {"inside": 1e4 * found["inside"], "edge": 1e-2 * (found["edge"] - found["edge"].mean())}
+
+    assert not first_look(both, 1.0, parameters(), BATCH).by_row
+
+
+def test_residuals_that_bear_no_single_row_are_not_by_row():
+    shaped = lambda p, x: (x.reshape(2, 2) @ p["in"]).reshape(-1)[:4]  # noqa: E731
+    assert not first_look(shaped, 1.0, parameters(width=2), jnp.ones(4)).by_row
+
+
+@pytest.mark.parametrize(
+    ("other", "why"), [(0.0, "the solution is not finite, or wrong"), (1.0, "so ill-conditioned")]
+)
+@pytest.mark.few(1)
+def test_a_fit_in_which_no_step_could_be_solved_is_no_success(other, why):
+    """Undamped and singular: Gauss-Newton has no step at all."""
+    fit = lambda p, x: x * (p[0] + other * p[1]) - 1.0  # noqa: E731
+    method = methods.energy_natural(0.0, solver=qr_solve())
+    found = natgrad.least_squares(fit, jnp.ones(2), jnp.arange(1.0, 5.0), method=method)
+    assert (found.status, found.success, found.accepted) == (loop.STUCK, False, 0)
+    assert why in found.message
+
+
 @jax.jit
 def spring_by_hand(batch, last, damping, momentum):
     """phi = mu phi' + J^T (J J^T + damping)^-1 (rho - mu J phi'), with its own Jacobian."""
@@ -188,6 +216,8 @@ def test_a_fit_ends_where_it_is_told_to():
         ({"method": "newton"}, "expected a method out of lm, gauss-newton, spring, got 'newton'"),
         ({"weights": {"a": 1.0, "b": 1.0, "c": 1.0}}, "one for each of 1 arrays of residuals"),
         ({"weights": -1.0}, "zero or positive"),
+        ({"weights": {"edge": 1.0}}, r"under its own key, zero or positive, got \{'edge': 1.0\}"),
+        ({"weights": np.ones(3)}, r"got array\(\[1\., 1\., 1\.\]\); give a tree like that"),
         ({"steps": 0}, "steps: expected at least 1, got 0"),
         ({"steps": 10**30}, "steps: expected at most 1000000000"),
         ({"steps": 2.5}, "steps: expected a whole number, got 2.5"),

@@ -32,7 +32,7 @@ from natgrad.metrics.residuals import (
     whole_mean,
 )
 from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
-from natgrad.solvers.results import ILL_CONDITIONED, SOLVED
+from natgrad.solvers.results import FAILED, ILL_CONDITIONED, SOLVED
 from natgrad.updates.descent import descent
 from natgrad.updates.natural import natural
 
@@ -47,7 +47,7 @@ MESSAGES = {
     FLAT: "the gradient is at or below `gtol`",
     SLOW: f"{_SLOW} steps lowered the loss by less than `ftol` of itself each",
     STUCK: "no step lowers the loss any further in this precision",
-    BROKEN: "the loss or its gradient is not finite at the start; begin elsewhere",
+    BROKEN: "the loss or its gradient is not finite; begin elsewhere",
     STEPS: "the limit of steps was reached",
     SECONDS: "the limit of seconds was reached",
     WATCHED: "`watch` ended the fit",
@@ -250,10 +250,12 @@ def _result(
     parameters = at.state.model
     rho, found = jax.jit(lambda p, b: (problem.stacked(p, b), residuals(p, b)))(parameters, batch)
     history = History(*(np.concatenate(columns) for columns in zip(*rows, strict=True)))
-    status, accepted = int(at.status), int(history.accepted.sum())
+    status, accepted, solved = int(at.status), int(history.accepted.sum()), int(history.result[-1])
     message = MESSAGES[status]
-    if history.result[-1] == ILL_CONDITIONED:
-        message += f"; {SOLVED[ILL_CONDITIONED]}"
+    if solved in (ILL_CONDITIONED, FAILED):
+        message += f"; {SOLVED[solved]}"
+    unsolved = solved == FAILED or (solved == ILL_CONDITIONED and not accepted)
+    ended = status in (TARGET, FLAT, SLOW) or (status == STUCK and not unsolved)
     return LeastSquaresResult(
         parameters=parameters,
         loss=float(0.5 * rho @ rho),
@@ -261,7 +263,7 @@ def _result(
         optimality=float(history.optimality[-1]),
         nit=len(history.loss),
         accepted=accepted,
-        success=status in (TARGET, FLAT, SLOW, STUCK),
+        success=ended,
         status=status,
         message=message,
         seconds=seconds,

@@ -57,7 +57,8 @@ def marquardt(
         up: what multiplies it after a step that is rejected.
         down: what divides it after a step that is taken; with 3, as in the paper, three of five steps are
             rejected in the long run, and here one of them costs as much as one that is taken.
-        acceleration: how long the second-order correction may be, as a share of the step; None: none.
+        acceleration: how long twice the acceleration may be, as a share of the step; half of it is added.
+            None: none.
         solver: exact where that is possible, by default.
     """
     inner = exact_or_iterated() if solver is None else solver

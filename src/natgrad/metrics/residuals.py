@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natgrad.core import Batch, Carry, Estimate, Metric, Model, Objective, Product, stateless
 from natgrad.devices import row_products
-from natgrad.errors import InputError
+from natgrad.errors import InputError, clipped, number_of
 from natgrad.layers.task import check_parameters
 from natgrad.metrics.probing import mean_diagonal
 from natgrad.tree import pytree, static
@@ -48,16 +48,16 @@ def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -
     """The sum of squares of residuals, `weights` being a number or a tree of them for the arrays."""
 
     def stacked(parameters: Model, batch: Batch) -> Float[Array, " sample"]:
-        found = _checked(residuals(parameters, batch))
-        scales = _scales(found, weights)
-        return jnp.concatenate([s * leaf.reshape(-1) for s, leaf in zip(scales, found, strict=True)])
+        found = residuals(parameters, batch)
+        leaves, scales = _checked(found), _scales(found, weights)
+        return jnp.concatenate([s * leaf.reshape(-1) for s, leaf in zip(scales, leaves, strict=True)])
 
     if not by_row:
         return Squares(stacked, lambda parameters, batch: _jacobian(lambda p: stacked(p, batch), parameters))
 
     def rows(parameters: Model, batch: Batch) -> _Rows:
         shapes = jax.eval_shape(residuals, parameters, batch)
-        scales = _scales(jax.tree.leaves(shapes), weights)
+        scales = _scales(shapes, weights)
         parts = [s * part for s, part in zip(scales, _row_by_row(residuals, parameters, batch), strict=True)]
         return jnp.concatenate(parts)
 
@@ -165,16 +165,19 @@ def _checked(found: Any) -> list[Array]:
     return leaves
 
 
-def _scales(leaves: list[Any], weights: Any) -> list[Array]:
+def _scales(found: Any, weights: Any) -> list[Array]:
     """sqrt(weight / size) of every array."""
-    given = [float(weight) for weight in jax.tree.leaves(weights)]
-    if len(given) not in (1, len(leaves)) or not all(0 <= weight < float("inf") for weight in given):
+    leaves, structure = jax.tree.leaves(found), jax.tree.structure(found)
+    given: Any = jax.tree.structure(weights)
+    numbers = [number_of(weight) for weight in jax.tree.leaves(weights)]
+    one = given == jax.tree.structure(0)
+    if not (one or given == structure) or not all(0 <= number < float("inf") for number in numbers):
         raise InputError(
-            f"expected one weight, or one for each of {len(leaves)} arrays of residuals, zero or positive, "
-            f"got {given}; give a tree like that of the residuals"
+            f"expected one weight, or one for each of {len(leaves)} arrays of residuals under its own key, "
+            f"zero or positive, got {clipped(repr(weights), 80)}; give a tree like that of the residuals"
         )
-    numbers = given * len(leaves) if len(given) == 1 else given
-    return [jnp.sqrt(jnp.asarray(w / leaf.size, leaf.dtype)) for w, leaf in zip(numbers, leaves, strict=True)]
+    each = numbers * len(leaves) if one else numbers
+    return [jnp.sqrt(jnp.asarray(w / leaf.size, leaf.dtype)) for w, leaf in zip(each, leaves, strict=True)]
 
 
 def _jacobian(function: Callable[[Model], Array], parameters: Model) -> _Rows:
@@ -243,12 +246,14 @@ class FirstLook(NamedTuple):
 
 
 def first_look(residuals: Residuals, weights: Any, parameters: Model, batch: Batch) -> FirstLook:
-    """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's."""
+    """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's.
+
+    Residuals need not bear a batch of one row; those that do not are not independent by row.
+    """
     try:
         batch_parts(residuals, parameters, batch)
-        found = jax.jit(lambda p, b: _compared(squares(residuals, weights, by_row=True), p, b))
-        agrees, mean = found(parameters, batch)
-    except InputError:
+        agrees, mean = jax.jit(lambda p, b: _compared(residuals, weights, p, b))(parameters, batch)
+    except (TypeError, ValueError, IndexError):
         agrees, mean = False, 0.0
     if agrees:
         return FirstLook(True, float(mean))
@@ -262,10 +267,18 @@ def whole_mean(problem: Squares, parameters: Model, batch: Batch) -> float:
     return float(mean(parameters, batch))
 
 
-def _compared(problem: Squares, parameters: Model, batch: Batch) -> tuple[Array, Array]:
+def _compared(
+    residuals: Residuals, weights: Any, parameters: Model, batch: Batch
+) -> tuple[Array, Float[Array, ""]]:
+    """Whether R made row by row is the Jacobian, array by array; and the mean of F's diagonal."""
     flat, unravel = ravel_pytree(parameters)
     probe = jnp.cos(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
-    whole = jax.jvp(lambda p: problem.stacked(p, batch), (parameters,), (unravel(probe),))[1]
-    rows = problem.rows(parameters, batch)
-    agrees = jnp.linalg.norm(whole - rows @ probe) <= 1e-3 * jnp.linalg.norm(whole)
-    return agrees, (rows * rows).sum() / flat.size
+    whole = jax.jvp(lambda p: residuals(p, batch), (parameters,), (unravel(probe),))[1]
+    close = jnp.sqrt(jnp.finfo(flat.dtype).eps)
+    agrees, trace = [], jnp.zeros((), flat.dtype)
+    leaves, scales = jax.tree.leaves(whole), _scales(whole, weights)
+    for leaf, scale, rows in zip(leaves, scales, _row_by_row(residuals, parameters, batch), strict=True):
+        error = jnp.linalg.norm(leaf.reshape(-1) - rows @ probe)
+        agrees.append(error <= close * jnp.linalg.norm(leaf))
+        trace += scale**2 * (rows * rows).sum()
+    return jnp.stack(agrees).all(), trace / flat.size

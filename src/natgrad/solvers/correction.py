@@ -31,7 +31,7 @@ def anchored(solver: Solver) -> Solver:
 
 
 def accelerated(solver: Solver, *, most: float = 0.75) -> Solver:
-    """With the second-order correction of the residuals, where it is at most that share of the step."""
+    """With half the acceleration, where twice the acceleration is at most that share of the step."""
 
     def solve(factor: Factor, gradient: Model, guess: Model | None) -> Solution:
         if not hasattr(factor.operator, "bend"):
