@@ -82,6 +82,8 @@ def adam(equation: Equation, start: Any, batch: Any, setting: float, report: Rep
 
 def _in_chunks(step: Callable[[Any, None], tuple[Any, None]], carry: Any, report: Report) -> None:
     advance, made, done = jax.jit(lambda carry: jax.lax.scan(step, carry, None, CHUNK)[0]), 0, False
+    strong = jax.eval_shape(advance, carry)  # weak types of a fresh state would compile it twice
+    carry = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), carry, strong)
     while not done:
         carry = advance(carry)
         made += CHUNK

@@ -276,6 +276,13 @@ def test_the_transformation_refuses_steps_that_raise_the_loss():
     np.testing.assert_allclose(float(state.kept.level), 2e-12)
 
 
+def test_parameters_have_the_precision_of_everything():
+    x = np.linspace(0.0, 1.0, 9)
+    fit = lambda p, x: jnp.exp(-p * x) - jnp.exp(-2 * x)  # noqa: E731
+    found = natgrad.least_squares(fit, jnp.asarray(0.5, jnp.float32), x, target=1e-6)
+    assert (found.success, found.parameters.dtype, found.residuals.dtype) == (True, jnp.float32, jnp.float32)
+
+
 def test_a_result_is_short_and_has_a_picture():
     history = {"loss": np.asarray([4.0, 1.0, 0.25])}
     counts = {"nit": 3, "accepted": 2, "success": True, "status": 1, "optimality": 0.0, "seconds": 1.5}

@@ -158,7 +158,7 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence():
         natural.init({"steps": jnp.zeros((), int), **parameters})
     with pytest.raises(InputError, match="damping as part of `options` or by itself, got both; give one"):
         ng.natural_gradient(odd, ng.softmax(), damping=0.1, options=ng.Options())
-    with pytest.raises(InputError, match="natural_gradient cannot keep .* got refresh 5; give example"):
+    with pytest.raises(InputError, match=r"natural_gradient cannot keep .* got refresh 5; give example"):
         ng.natural_gradient(odd, ng.softmax(), options=ng.Options(refresh=5))
     searching = ng.natural_gradient(odd, ng.softmax(), options=ng.Options(length=ng.line_search()))
     with pytest.raises(InputError, match="looks at the loss; give update targets"):

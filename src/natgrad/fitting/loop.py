@@ -126,7 +126,8 @@ def least_squares(
     rules = _rules(steps, limits)
     _check_residuals(residuals)
     check_parameters(parameters)
-    parameters, batch = jax.tree.map(jnp.asarray, (parameters, batch))
+    parameters = jax.tree.map(jnp.asarray, parameters)
+    batch = _in_precision_of(parameters, batch)
     problem, scale = _problem(residuals, weights, by_row, parameters, batch)
     algorithm = _algorithm(problem, residuals, method_of(method), scale)
     advance = jax.jit(lambda at, batch, limit: _advance(algorithm, rules, at, batch, limit))
@@ -147,6 +148,17 @@ def least_squares(
             at = at._replace(status=jnp.where(at.status == RUNNING, WATCHED, at.status))
         room = room * 2 if len(rows) == 1 else max(1, min(_ROOM, int(_PAUSE / each)))
     return _result(problem, residuals, at, batch, rows, time.perf_counter() - began)
+
+
+def _in_precision_of(parameters: Model, batch: Batch) -> Batch:
+    """The batch as arrays, whose floating-point numbers are of the kind that parameters are."""
+    kind = jnp.result_type(*jax.tree.leaves(parameters))
+
+    def cast(leaf: Any) -> Array:
+        found = jnp.asarray(leaf)
+        return found.astype(kind) if jnp.issubdtype(found.dtype, jnp.floating) else found
+
+    return jax.tree.map(cast, batch)
 
 
 def _check_residuals(residuals: Any) -> None:
