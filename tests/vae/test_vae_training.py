@@ -99,6 +99,15 @@ def one_step(problem, model, stage=0):
     return state, *jax.jit(method.step)(generator.key(4), state, batch)
 
 
+def test_binary_values_are_held_to_their_frequencies_and_numbers_are_not(binary, real):
+    """What a training that hardly learns is told by."""
+    rows = np.load(binary).reshape(60, 16)
+    found, _ = problem_of({"method": "plain"}, binary, real)
+    most = sum(-p * np.log(p) - (1 - p) * np.log(1 - p) for p in rows.mean(axis=0))
+    assert found.independent == pytest.approx(most, rel=0.1)  # of the training rows
+    assert problem_of({"method": "plain"} | REAL, binary, real)[0].independent == np.inf
+
+
 FURTHER = ("iterations", "diagonal")  # ways that tests of the metrics and of in_turn show as well
 WAYS = [pytest.param(name, marks=pytest.mark.slow) if name in FURTHER else name for name in CASES]
 

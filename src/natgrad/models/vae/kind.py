@@ -24,6 +24,7 @@ from natgrad.models.vae.monitor import HeldOutBounds
 from natgrad.models.vae.panels import latent_panels
 from natgrad.models.vae.spec import Shape
 from natgrad.models.vae.trained import TrainedVariational
+from natgrad.training.checks import independent_loss
 from natgrad.updates.first_order import rate_schedule
 
 
@@ -76,6 +77,7 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
     held_out = HeldOutBounds(key, settings, dataset, lesson)
     shape = Shape.of(settings, dataset)
     arrays = jax.eval_shape(lambda: fresh(generator.key(0), settings, shape))
+    binary = settings.model.visible == "bernoulli"
     return Problem(
         rows=batches.rows_of(dataset),
         number=len(dataset.train),
@@ -85,9 +87,8 @@ def problem(key: PRNGKeyArray, settings: Any, dataset: Dataset) -> Problem:
         paced=True,
         stages=settings.objective.stages,
         operations=partial(_operations, settings, arrays),
-        ignorance=max(
-            _VARIES, dataset.visible * (math.log(2) if settings.model.visible == "bernoulli" else 1.5)
-        ),
+        ignorance=max(_VARIES, dataset.visible * (math.log(2) if binary else 1.5)),
+        independent=independent_loss(dataset) if binary else math.inf,
         measure=lambda state: held_out.measure(state.used),
         pictures=lambda state: _pictures(state, dataset.image_shape),
     )
