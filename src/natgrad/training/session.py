@@ -164,8 +164,7 @@ class Session:
             _log.warning("the chunk after step %d of epoch %d is rejected: %s", self.steps, at.epoch + 1, why)
             return found
         self.state, self.totals = state, totals
-        at.latest, at.lowest = found.mean, min(at.lowest, found.mean)
-        at.diverged = False
+        at.latest, at.lowest, at.diverged = found.mean, min(at.lowest, found.mean), False
         return None
 
     def _look(self) -> None:
