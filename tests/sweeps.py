@@ -42,7 +42,8 @@ for line in sys.stdin:
     value = -(rate - 0.3) ** 2 + seed / 100
     rows = [{"epoch": n, "seconds": n, "valid_ll": value - abs(n - 1), "test_ll": rate} for n in range(3)]
     (place / "trace.jsonl").write_text("".join(json.dumps(row) + chr(10) for row in rows))
-    print(json.dumps({"error": None}), flush=True)
+    warning = "it hardly learns" if rate == 0.7 else None
+    print(json.dumps({"error": None, "warning": warning}), flush=True)
 """
 
 

@@ -165,6 +165,14 @@ def test_every_kind_counts_how_far_it_moved(name, tmp_path):
             "renewal_kl says when .* got metric.refresh 1, .* leave one",
         ),
         (
+            {"metric.renewal_kl": 0.1, "generation.refresh": 1},
+            "renewal_kl says when .* got generation.refresh 1, .* leave one",
+        ),
+        (
+            {"model": "mlp", "metric.renewal_kl": 0.1, "refresh": 1},
+            "renewal_kl says when .* got metric.refresh 1, .* leave one",
+        ),
+        (
             {"metric.renewal_kl": 0.1, "optimizer": "adam"},
             "natural steps, got the optimizer adam, .* use sgd",
         ),

@@ -315,6 +315,20 @@ def test_sleep_well_moves_recognition_more(method):
     assert moved[1] > 2 * moved[0]
 
 
+def test_sleep_steps_are_plain_where_recognition_has_no_metric():
+    moved = []
+    for method in ({"method": "nrws", "metric.recognition": "none"}, {"method": "rws"}):
+        settings = {"layers": (3, 2), "samples": 4, "objective.sleeps": 3, "learning_rate": 0.05}
+        resolved = config.resolve(settings | method)
+        algorithm = methods.algorithm(resolved, resolved.objective.samples, Pace(10))
+        model = fresh(resolved)
+        batch = batch_of(model)
+        state = jax.jit(algorithm.init)(jax.random.key(1), model, batch)
+        after, _ = jax.jit(algorithm.step)(jax.random.key(2), state, batch)
+        moved.append(vector(after.model.recognition))
+    np.testing.assert_allclose(moved[0], moved[1], rtol=1e-12)
+
+
 POISONS = (np.nan, np.inf, 1e20, 1e160)
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from natgrad.cli.main import main
 from natgrad.errors import InputError
-from natgrad.reproduce import files, plans, run
+from natgrad.reproduce import figure, files, plans, run
 from natgrad.reproduce.limits import Budget
-from natgrad.reproduce.table import comparison_with_paper
+from natgrad.reproduce.table import VariantResult, comparison_with_paper, reached
 from natgrad.reproduce.verdicts import Obtained, judged_claim, judged_comparison, obtained
-from natgrad.sweep.plan import SweepSection
+from natgrad.sweep.plan import Candidate, SweepSection
 from natgrad.sweep.pool import Pool
 from natgrad.sweep.record import TrialRecord
 from trainings import timeless
@@ -153,13 +153,36 @@ def test_claimed_stands_beside_obtained(own):
     assert sum("error" in line for line in record()) == 1
     assert any("failed: it did not like it" in line for line in said)
     assert json.loads((Path("reproductions") / "own" / "table.json").read_text())["lines"] == found["lines"]
+    assert found["picture"] == "reproductions/own/curves.png"
+
+
+def test_curves_are_of_every_seed_and_data_set(tmp_path, monkeypatch):
+    """A row of panels for each data set, a line for each seed in both panels, the claims beside them."""
+    figures = []
+    monkeypatch.setattr(figure, "save_figure", lambda path, drawn: figures.append(drawn))
+    rows = [{"epoch": n, "seconds": 6.0 * n, "valid_ll": -2.0 / (n + 1), "test_ll": -3.0} for n in range(4)]
+
+    def result(data, seeds):
+        candidate = Candidate("", {"data.name": data}, seeds)
+        trials = [{"seed": seed, "rows": rows} for seed in seeds]
+        return VariantResult(candidate, trials, SweepSection(columns=["valid_ll", "test_ll"]), 1, 1, (), True)
+
+    results = {"RWS": result("digits", (0, 1)), "NRWS": result("digits", (0,)), "WS": result("3by3", (0,))}
+    figure.draw_course(tmp_path / "curves.png", results, [files.Claim(variants=("NRWS",), value=-1.5)])
+    digits, seconds, other, _ = figures[0].axes
+    assert [len(axes.lines) for axes in (digits, seconds, other)] == [4, 3, 1]
+    assert list(digits.lines[0].get_xdata()) == [1, 2, 3]
+    assert list(seconds.lines[0].get_xdata()) == [6.0, 12.0, 18.0]
+    assert set(digits.lines[-1].get_ydata()) == {-1.5}
+    assert [text.get_text() for text in seconds.get_legend().texts] == ["RWS", "NRWS"]
 
 
 def test_a_grid_that_was_left_half_tried_says_so(own):
     run.reproduce_paper(own, Budget(epochs=5, workers=2))
     lines = [line for line in record() if line["settings"].get("optimizer.learning_rate") != 0.3]
     half = TrialRecord(SweepSection(criterion="valid_ll"), map(json.dumps, lines))
-    told = comparison_with_paper(files.read_reproduction(own), half)
+    small = files.read_reproduction(own)
+    told = comparison_with_paper(small, reached(small, half))
     assert "Not all settings tried at this length: NRWS (2 of 3)." in told["warnings"]
 
 

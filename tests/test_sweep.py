@@ -217,6 +217,20 @@ def test_a_failing_trial_does_not_stop_the_others(file, fake, capsys):
     assert err.count("failed: ") == 2
 
 
+def test_what_a_user_should_know_of_a_training_is_said_and_recorded(file, fake):
+    said = []
+    sweep(grid(file, [0.3, 0.7]), workers=1, out="out", say=said.append)
+    assert ["warning: it hardly learns" in line for line in said] == [False, True]
+    lines = map(json.loads, Path("out/trials.jsonl").read_text().splitlines())
+    assert [line.get("warning") for line in lines] == [None, "it hardly learns"]
+
+
+def test_a_trial_hands_on_the_warning_of_its_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "train_trial", lambda *given: {"warning": "it hardly learns"})
+    found = worker.attempt({"folder": str(tmp_path), "config": {}})
+    assert found == {"error": None, "warning": "it hardly learns"}
+
+
 def test_finished_trials_are_skipped_and_others_tried_again(file, fake):
     path = grid(file, [0.1, 0.8])
     first, second = [], []

@@ -98,6 +98,8 @@ def _show(found: dict[str, Any]) -> None:
     for name, error in found["failed"].items():
         print(f"failed: {name}: {error}")
     print(f"record: {found['out']}/trials.jsonl")
+    if found["picture"]:
+        print(f"curves: {found['picture']}")
 
 
 def _cells(line: dict[str, Any]) -> dict[str, str]:

@@ -192,6 +192,12 @@ def own_steps(config: Any) -> None:
             f"metric.renewal_kl adds up the divergence of natural steps, got {change}, which makes other "
             "steps of them; use sgd without weight decay, or give metric.refresh alone"
         )
+    fresh = [name for name, section in config if getattr(section, "refresh", None) == 1]
+    if config.metric.renewal_kl and fresh:
+        raise InputError(
+            f"metric.renewal_kl says when a metric that is kept is renewed, got {fresh[0]}.refresh 1, which "
+            "renews it at every step; leave one of them out"
+        )
 
 
 def _changes_steps(optimizer: Any) -> str:

@@ -222,15 +222,6 @@ class Refreshed(Section):
         bounded = isinstance(tree, Mapping) and tree.get("renewal_kl") not in (None, 0)
         return {"refresh": LONGEST_SERVICE, **tree} if bounded else tree
 
-    @model_validator(mode="after")
-    def _kept_at_all(self) -> "Refreshed":
-        if self.renewal_kl and self.refresh == 1:
-            raise InputError(
-                "metric.renewal_kl says when a metric that is kept is renewed, got metric.refresh 1, which "
-                "renews it at every step; leave one of them out"
-            )
-        return self
-
 
 class Bounded(Section):
     """A bound on the length of a step."""

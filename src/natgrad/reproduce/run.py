@@ -7,10 +7,11 @@ from typing import Any
 from natgrad import writing
 from natgrad.records.folder import json_line
 from natgrad.reproduce.budget import epochs_within, measured_seconds, total_seconds, trials_of, unmeasured
+from natgrad.reproduce.figure import draw_course
 from natgrad.reproduce.files import Reproduction, known_reproductions, read_reproduction
 from natgrad.reproduce.limits import Budget
 from natgrad.reproduce.plans import data_sets, missing_files, plan_for, with_data
-from natgrad.reproduce.table import comparison_with_paper
+from natgrad.reproduce.table import comparison_with_paper, reached
 from natgrad.sweep import checks
 from natgrad.sweep import record as records
 from natgrad.sweep.claims import claimed, stoppable
@@ -50,9 +51,14 @@ def reproduce_paper(
         long = found.section.samples and EVALUATED * length >= found.section.epochs
         evaluate = {"samples": found.section.samples} if long else None
         Sweep(plan, place, record, tell, evaluate).go(budget.busy)
-        table = comparison_with_paper(found, record)
+        own = reached(found, record)
+        table = comparison_with_paper(found, own)
         writing.write(place / "table.json", json_line(table) + "\n")
-    return _told(found, place) | {"trained_epochs": length, "missing": gone} | table
+        picture = place / "curves.png" if own.results else None
+        if picture is not None:
+            draw_course(picture, own.results, found.section.claims)
+    told = {"trained_epochs": length, "missing": gone, "picture": picture and str(picture)}
+    return _told(found, place) | told | table
 
 
 def reproduction_preview(

@@ -31,11 +31,19 @@ class VariantResult(NamedTuple):
         return obtained(self.trials, self.section, column, error or f"{column}_se")
 
 
-def comparison_with_paper(found: Reproduction, record: TrialRecord) -> dict[str, Any]:
-    """The table of a reproduction, with doubts and failures."""
+class Reached(NamedTuple):
+    """What a record has of a reproduction: the result of every variant that has one, errors, all variants."""
+
+    results: Mapping[str, VariantResult]
+    errors: Mapping[str, str]
+    variants: Sequence[str]
+
+
+def reached(found: Reproduction, record: TrialRecord) -> Reached:
+    """The longest training of every variant."""
     lengths = {by_dotted_name(line["settings"]).get(EPOCHS) for line in record.known.values()}
     seeds = sorted({0, *(line["seed"] for line in record.known.values())})
-    reached: dict[str, VariantResult] = {}
+    longest: dict[str, VariantResult] = {}
     errors: dict[str, str] = {}
     variants: dict[str, None] = {}
     for epochs in sorted((int(each) for each in lengths if each is not None), reverse=True):
@@ -43,18 +51,24 @@ def comparison_with_paper(found: Reproduction, record: TrialRecord) -> dict[str,
         results = Results(plan.section, plan.candidates, record)
         variants |= dict.fromkeys(each.variant for each in plan.candidates)
         errors |= failed(results)
-        for name, result in _reached(results).items():
-            reached.setdefault(name, result)
+        for name, result in _results_of(results).items():
+            longest.setdefault(name, result)
+    return Reached(longest, errors, list(variants))
+
+
+def comparison_with_paper(found: Reproduction, own: Reached) -> dict[str, Any]:
+    """The table of a reproduction, with doubts and failures."""
+    results = own.results
     lines = [
-        _claim_line(found, claim, name, reached)
-        for claim in _claims(found, variants)
+        _claim_line(found, claim, name, results)
+        for claim in _claims(found, own.variants)
         for name in claim.variants
     ]
-    told = [_comparison_line(each, reached) for each in found.section.comparisons]
-    return {"lines": lines, "comparisons": told, "warnings": _doubts(reached), "failed": errors}
+    told = [_comparison_line(each, results) for each in found.section.comparisons]
+    return {"lines": lines, "comparisons": told, "warnings": _doubts(results), "failed": dict(own.errors)}
 
 
-def _reached(results: Results) -> dict[str, VariantResult]:
+def _results_of(results: Results) -> dict[str, VariantResult]:
     found = {}
     for best in best_candidates(results):
         candidate = results.candidates[best.number]
@@ -74,7 +88,7 @@ def _is_tried(results: Results, candidate: Candidate) -> bool:
     return any(results.record.line(candidate, seed) is not None for seed in candidate.seeds)
 
 
-def _claims(found: Reproduction, variants: Mapping[str, None]) -> list[Claim]:
+def _claims(found: Reproduction, variants: Sequence[str]) -> list[Claim]:
     """The paper's claims, and an empty one for variants of which it says nothing."""
     said = {name for claim in found.section.claims for name in claim.variants}
     silent = tuple(name for name in variants if name not in said)
@@ -82,9 +96,9 @@ def _claims(found: Reproduction, variants: Mapping[str, None]) -> list[Claim]:
 
 
 def _claim_line(
-    found: Reproduction, claim: Claim, name: str, reached: Mapping[str, VariantResult]
+    found: Reproduction, claim: Claim, name: str, results: Mapping[str, VariantResult]
 ) -> dict[str, Any]:
-    result, epochs = reached.get(name), claim.epochs or found.section.epochs
+    result, epochs = results.get(name), claim.epochs or found.section.epochs
     line: dict[str, Any] = {"variant": name, "figure": claim.column, "claimed": claim.value}
     line |= {"claimed_in": claim.place or found.section.place, "claimed_epochs": epochs}
     line |= {"claimed_epoch_seconds": claim.seconds}
@@ -109,12 +123,12 @@ def _claim_line(
     }
 
 
-def _comparison_line(claim: Comparison, reached: Mapping[str, VariantResult]) -> dict[str, Any]:
+def _comparison_line(claim: Comparison, results: Mapping[str, VariantResult]) -> dict[str, Any]:
     names = claim.better, claim.worse
     line: dict[str, Any] = {"says": claim.says, "better": claim.better, "worse": claim.worse}
-    if any(name not in reached for name in names):
+    if any(name not in results for name in names):
         return line | {"difference": None, "epochs": None, "verdict": "not run"}
-    one, two = (reached[name].figure(claim.column) for name in names)
+    one, two = (results[name].figure(claim.column) for name in names)
     gap = None if one.value is None or two.value is None else one.value - two.value
     verdict = judged_comparison(one, two, claim.column)
     if one.epochs != two.epochs:
@@ -122,19 +136,19 @@ def _comparison_line(claim: Comparison, reached: Mapping[str, VariantResult]) ->
     return line | {"difference": gap, "epochs": [one.epochs, two.epochs], "verdict": verdict}
 
 
-def _doubts(reached: Mapping[str, VariantResult]) -> list[str]:
+def _doubts(results: Mapping[str, VariantResult]) -> list[str]:
     """Winners at the edge of a grid, of a grid half tried, and those that no other seed confirmed."""
     edge = [
         f"{name} ({setting_label({key: result.candidate.setting[key] for key in result.edge})})"
-        for name, result in reached.items()
+        for name, result in results.items()
         if result.edge
     ]
     half = [
         f"{name} ({result.tried} of {result.rivals})"
-        for name, result in reached.items()
+        for name, result in results.items()
         if result.tried < result.rivals
     ]
-    alone = [name for name, result in reached.items() if not result.confirmed]
+    alone = [name for name, result in results.items() if not result.confirmed]
     found = {
         "At the edge of the grid": edge,
         "Not all settings tried at this length": half,

@@ -32,11 +32,17 @@ class Trial(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a trial ended: what went wrong, if something did, its seconds and evaluation, if they are known."""
+    """How a trial ended: what went wrong, if something did; what else is known of it.
+
+    Attributes:
+        error: why it failed; seconds: how long it took.
+        evaluated: the evaluation of its model; warning: what a user should know of it.
+    """
 
     error: str | None
     seconds: float | None = None
     evaluated: dict[str, Any] | None = None
+    warning: str | None = None
 
 
 class Pool:
@@ -104,7 +110,7 @@ class Pool:
             if line.endswith("\n"):
                 self.idle.append((core, process))
                 answer = json.loads(line)
-                yield trial, Ending(answer["error"], answer.get("seconds"), answer.get("evaluated"))
+                yield trial, Ending(**{name: answer.get(name) for name in Ending._fields})
             else:
                 code = process.wait()
                 process.stdin.close()

@@ -4,6 +4,7 @@ variant, settings, seed    what was trained: settings as the file gives them, by
 seeded                     the settings that took the seed too, where there are any
 rows, wall_seconds         the figures of its trace, and how long the training took
 evaluated                  what the kind's evaluation said of the trained model, where one was asked for
+warning                    what its user should know, such as that it hardly learned
 error                      in place of rows: why it failed
 
 A trial is known by those of its settings that its method reads and by its seed, whatever its variant is

@@ -177,7 +177,8 @@ class Sweep:
         found: dict[str, Any] = {"error": ending.error}
         if ending.error is None:
             found = {"rows": records.compared_figures(folder.trace(self.place / trial.name))}
-            found |= {"evaluated": ending.evaluated} if ending.evaluated is not None else {}
+            told = {"evaluated": ending.evaluated, "warning": ending.warning}
+            found |= {name: value for name, value in told.items() if value is not None}
         candidate = self.candidates[trial.candidate]
         self.record.add(candidate, trial.seed, found | {"wall_seconds": ending.seconds})
         self._settle(trial)
@@ -189,6 +190,8 @@ class Sweep:
         self.left[trial.candidate] += 1
         line = self.record.line(candidate, trial.seed) or {}
         said = f"failed: {line['error']}" if line.get("error") else figures_line(section, line.get("rows"))
+        if line.get("warning"):
+            remark += f"  warning: {line['warning']}"
         self.say(f"[{self.count}/{self.total}] {trial.name}  {said}{remark}")
         if self.search is not None and self.left[trial.candidate] == len(section.seeds):
             self._tell(self.search, trial.candidate)

@@ -18,18 +18,20 @@ from typing import Any
 from natgrad.records.folder import json_line
 
 
-def train_trial(folder: Path, settings: dict[str, Any], shorter: Path | None = None) -> None:
-    """Train a trial, or continue it where it or a shorter training of the same settings was left."""
+def train_trial(folder: Path, settings: dict[str, Any], shorter: Path | None = None) -> dict[str, Any]:
+    """Train a trial, or continue it where it or a shorter training of the same settings was left.
+
+    Returns the summary of its run.
+    """
     from natgrad import config
     from natgrad.training import run as training
 
     if not (folder / "config.toml").exists():
         shutil.rmtree(folder, ignore_errors=True)  # killed before its config was written
         if shorter is None:
-            training.run_config(config.validate(settings), out=folder)
-            return
+            return training.run_config(config.validate(settings), out=folder).summary
         _copied(shorter, folder)
-    training.resume_run(folder, epochs=settings["training"]["epochs"])
+    return training.resume_run(folder, epochs=settings["training"]["epochs"]).summary
 
 
 def _copied(folder: Path, copy: Path) -> None:
@@ -58,10 +60,10 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
     folder, settings = Path(job["folder"]), job["config"]
     shorter = None if job.get("shorter") is None else Path(job["shorter"])
     try:
-        train_trial(folder, settings, shorter)
-        if job.get("evaluate") is None:
-            return {"error": None}
-        return {"error": None, "evaluated": evaluation_of(folder, settings["model"]["kind"], job["evaluate"])}
+        found = {"error": None, "warning": train_trial(folder, settings, shorter).get("warning")}
+        if job.get("evaluate") is not None:
+            found["evaluated"] = evaluation_of(folder, settings["model"]["kind"], job["evaluate"])
+        return found
     except InputError as error:
         return {"error": str(error).replace(str(folder), folder.name)}
     except Exception as error:

@@ -160,7 +160,7 @@ def _direction(settings: Any, pace: Pace, objective: Objective) -> Direction:
 
 def _asleep(settings: Any, pace: Pace) -> Direction:
     """The direction of additional sleep steps: recognition's, by the Fisher of dreams, of any length."""
-    if not hasattr(settings, "metric"):
+    if "recognition" not in _with_metric(settings):
         return steepest()
     resting = settings.metric.model_copy(update={"kl_radius": 0.0, "adaptive": False})
     own, part = _own(settings, pace, "recognition"), PARTS["recognition"]
