@@ -13,18 +13,8 @@ import optax
 
 import natgrad.data
 from benchmarks import run_benchmark
-from benchmarks.race import Race, run
-from natgrad.optax import (
-    Options,
-    constant,
-    divergence_ball,
-    factored_solve,
-    kronecker_blocks,
-    learning_rate,
-    linked,
-    natural_gradient,
-    sigmoid,
-)
+from benchmarks.race import Race, bounded_blocks, run
+from natgrad.optax import sigmoid
 
 SIZES = (784, 200, 100, 50, 10, 50, 100, 200, 784)
 ROWS = 10_000
@@ -54,17 +44,11 @@ def rows():
     return (train, train), (test, test)
 
 
-def blocks(radius: float):
-    """K-FAC with a little momentum, renewed every 20 steps; no step is longer than so many nats a row."""
-    length = divergence_ball(radius, longest=learning_rate(0.1))
-    options = Options(damping=constant(DAMPING), refresh=20, length=length)
-    parts = {"metric": kronecker_blocks(decay=0.8), "solver": factored_solve(), "options": options}
-    measured = natural_gradient(network, sigmoid(), **parts, example=jnp.zeros((1, SIZES[0])))
-    return linked(measured, optax.trace(0.5), optax.scale(-1.0))
-
-
 OPTIMIZERS = {
-    "blocks": (blocks, (0.003, 0.01, 0.03, 0.1, 0.3)),
+    "blocks": (
+        bounded_blocks(network, sigmoid(), jnp.zeros((1, SIZES[0])), damping=DAMPING),
+        (0.003, 0.01, 0.03, 0.1, 0.3),
+    ),
     "muon": (optax.contrib.muon, (0.003, 0.01, 0.03, 0.1, 0.3)),
     "adam": (optax.adam, (0.0003, 0.001, 0.003, 0.01, 0.03)),
     "momentum": (lambda rate: optax.sgd(rate, 0.9), (0.0001, 0.0003, 0.001, 0.003, 0.01)),

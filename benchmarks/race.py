@@ -18,6 +18,18 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from natgrad.layers.outputs import Output
+from natgrad.optax import (
+    Options,
+    constant,
+    divergence_ball,
+    factored_solve,
+    kronecker_blocks,
+    learning_rate,
+    linked,
+    natural_gradient,
+)
+
 EVALUATED, LOOKS, TOGETHER = 2000, 20, 20
 RESULTS, PAGE = Path("benchmarks/results"), Path("docs/networks.md")
 END = "<!-- end of the measured table -->\n"
@@ -51,6 +63,21 @@ class Race(NamedTuple):
     def begin(self) -> str:
         """What its table stands after."""
         return f"<!-- measured: python -m benchmarks.{self.name} --page -->\n"
+
+
+def bounded_blocks(
+    network: Any, output: Output, example: Any, *, damping: float
+) -> Callable[[float], optax.GradientTransformation]:
+    """K-FAC with a little momentum, renewed every 20 steps; no step is longer than so many nats a row."""
+
+    def blocks(radius: float) -> optax.GradientTransformation:
+        length = divergence_ball(radius, longest=learning_rate(0.1))
+        options = Options(damping=constant(damping), refresh=20, length=length)
+        parts = {"metric": kronecker_blocks(decay=0.8), "solver": factored_solve(), "options": options}
+        measured = natural_gradient(network, output, **parts, example=example)
+        return linked(measured, optax.trace(0.5), optax.scale(-1.0))
+
+    return blocks
 
 
 def train(race: Race, make: optax.GradientTransformation, seed: int, data: Any, seconds: float) -> Trial:

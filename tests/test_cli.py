@@ -225,7 +225,7 @@ def test_a_new_kind_has_flags_help_and_commands(call, monkeypatch):
     code, _, err = call("evaluate", "run")
     assert (code, err) == (
         2,
-        "natgrad: a model of kind coin has no command evaluate; its commands are toss\n",
+        "natgrad: a model of kind coin has no command evaluate; its only command is toss\n",
     )
     code, _, err = call("toss", "run", "--times", "2.5")
     assert "--times: expected a whole number, got '2.5'" in err
@@ -386,10 +386,10 @@ MISTAKES = [
     ),
     ("train --model mlpp --help", "unknown model 'mlpp'; did you mean 'mlp'?"),
     ("train --seed --quiet", "--seed needs a value; write --seed VALUE"),
-    ("sample --model mlp none", "a model of kind mlp has no command sample; its commands are evaluate"),
+    ("sample --model mlp none", "a model of kind mlp has no command sample; its only command is evaluate"),
     (
         "fisher none --model autoencoder",
-        "a model of kind autoencoder has no command fisher; its commands are evaluate",
+        "a model of kind autoencoder has no command fisher; its only command is evaluate",
     ),
     ("evaluate --model mlpp none", "unknown model 'mlpp'; did you mean 'mlp'?"),
     ("train none.toml", "cannot read the config file none.toml: No such file or directory"),
@@ -399,7 +399,22 @@ MISTAKES = [
     ("evaluate", "requires an argument"),
     ("evaluate --samples 2 none", "none is not a run folder (it has no config.toml)"),
     ("evaluate none --model helmholtz --samples 2.5", "--samples: expected a whole number, got '2.5'"),
-    ("evaluate none --model mlp --samples 2", "Unknown option: --samples"),
+    (
+        "evaluate none --model mlp --samples 2",
+        "--samples of evaluate is for runs of helmholtz, vae, and this is not one of them. Try `natgrad",
+    ),
+    ("evaluate none --model mlp --bogus 2", "Unknown option: --bogus"),
+    ("resume none --learning-rate 2", "resume takes no settings of a training, got --learning-rate; leave"),
+    (
+        "train --metric.generation none --metric.recognition none",
+        "the method nrws measures one network at least, got metric.generation none and metric.recognition "
+        "none; leave one of them out, or use --method rws",
+    ),
+    (
+        "train --objective.wake_share 0 --objective.sleep_share 0",
+        "got shares of 0; give objective.sleep_share",
+    ),
+    ("train --method ws --objective.sleep_share 0", "recognition learns from dreams"),
     ("data get mnits", "unknown data set 'mnits'; did you mean 'mnist'"),
     ("data check zzzzzz", "unknown data set 'zzzzzz'; known are 3by3, "),
     ("frobnicate --nonsense.key 5", 'Unknown command "frobnicate"'),
@@ -410,6 +425,15 @@ MISTAKES = [
 @pytest.mark.parametrize(("line", "sentence"), MISTAKES, ids=[case[0] for case in MISTAKES])
 def test_mistakes_are_one_sentence_and_leave_nothing(call, line, sentence):
     assert sentence in fails(call, *line.split())
+
+
+@pytest.mark.parametrize("text", ["seeds = [0, 1]", 'method = ["rws", "nrws"]', "[sweep]\nseeds = [0]"])
+def test_the_file_of_a_sweep_is_known(call, tmp_path_factory, text):
+    file = tmp_path_factory.mktemp("elsewhere") / "s.toml"
+    file.write_text(text)
+    assert fails(call, "train", str(file)).startswith(
+        f"natgrad: {file} is the file of a sweep; write natgrad sweep"
+    )
 
 
 WITHOUT_SETTINGS = [

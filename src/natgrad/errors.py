@@ -104,7 +104,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     >>> str(unknown("method", "adam", ["ws", "rws"]))
     "unknown method 'adam'; known are rws, ws"
     """
-    names = sorted(known)
+    names = sorted(set(known))
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if not near:
         return InputError(f"unknown {kind} {name!r}; known are {', '.join(names)}")

@@ -137,7 +137,7 @@ def test_runs_with_little_in_them_have_a_page(make: Any, tmp_path: Path, rows: l
     little = make("little", rows=rows, pictures=False)
     seen = Reader(page_of(little, make("whole", data="3by3"), out=tmp_path / "page.html"))
     assert "Not finished: little." in seen.text
-    assert "different data: their losses and figures are not comparable" in seen.text
+    assert "different data (little: digits, round; whole: 3by3): their losses and figures" in seen.text
     assert Reader(page_of(little, out=tmp_path / "one.html")).text.count("little") >= 3
 
 

@@ -93,7 +93,10 @@ def train(
         Print every setting with its value and the values that it may have, and stop.
     """
     check_config_file(config)
-    settings = resolve(values(GIVEN, read_toml(config) if config else {}), config)
+    tree = read_toml(config) if config else {}
+    if "sweep" in tree or "seeds" in tree or isinstance(tree.get("method"), list):
+        raise InputError(f"{config} is the file of a sweep; write natgrad sweep {config}")
+    settings = resolve(values(GIVEN, tree), config)
     if dry_run:
         return _show_config(settings, json=json)
     from natgrad.records.folder import unused_folder

@@ -4,6 +4,7 @@ A command is a function of the kind whose first parameter is the run's folder an
 signature and docstring are its flags and its help.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,26 @@ def call(name: str, arguments: Sequence[str]) -> dict[str, Any] | None:
 def _place(name: str, kind: str) -> str:
     commands = registry.spec_of(kind).commands
     if name not in commands:
-        known = ", ".join(commands) or "none"
-        raise InputError(f"a model of kind {kind} has no command {name}; its commands are {known}")
+        known = (
+            f"its commands are {', '.join(commands)}"
+            if len(commands) > 1
+            else f"its only command is {', '.join(commands)}"
+        )
+        raise InputError(
+            f"a model of kind {kind} has no command {name}; {known if commands else 'it has none'}"
+        )
     return commands[name]
+
+
+def takers(name: str, flag: str) -> list[str]:
+    """The kinds whose command takes a flag."""
+    own = flag.replace("-", "_")
+    return [
+        kind
+        for spec in registry.specs()
+        if name in spec.commands and own in inspect.signature(_function(spec.commands[name])).parameters
+        for kind in spec.kinds
+    ]
 
 
 def _help(name: str) -> None:

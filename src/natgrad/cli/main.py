@@ -195,10 +195,22 @@ def _correctable(error: Exception) -> str:
 
 def _sentence(error: Any, name: str) -> str:
     text = " ".join(str(error).split())
-    text = _with_nearest(text) if name in SETTABLE else text
+    text = _with_nearest(text) if name in SETTABLE else _of_another_kind(text, name)
     known = name in app or name in kinds.command_names()
     help_of = f"natgrad {name} --help" if known else "natgrad --help"
     return f"{text}{'' if text.endswith(('.', '?')) else '.'} Try `{help_of}`."
+
+
+def _of_another_kind(text: str, name: str) -> str:
+    """The complaint of an unknown flag, if it is a setting of trainings, or is for runs of other kinds."""
+    flag = re.match(r"Unknown option: --([\w-]+)", text)
+    if flag is None:
+        return text
+    if name in app and flag[1].replace("-", "_") in names.short_names():
+        return f"{name} takes no settings of a training, got --{flag[1]}; leave it out."
+    if others := kinds.takers(name, flag[1]):
+        return f"--{flag[1]} of {name} is for runs of {', '.join(others)}, and this is not one of them."
+    return text
 
 
 def _with_nearest(text: str) -> str:

@@ -35,7 +35,7 @@ def settings_markdown() -> str:
 def _shared(rows: list[Row]) -> Iterator[str]:
     """One table of what is read by kinds of different specs, and by whom."""
     every = [reader for reader, _ in names.all_settings()]
-    fixed = {"model.kind": registry.DEFAULT, "method": "the first of the kind"}
+    fixed = {"model.kind": registry.DEFAULT, "method": "the first of the kind's list"}
     lines = [f"{_TABLE} read by |", "| --- | --- | --- | --- | --- | --- |"]
     for name in dict.fromkeys(row.name for row in rows):
         found = [row for row in rows if row.name == name]

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 from natgrad import config
 from natgrad.errors import InputError, check_paths
+from natgrad.models import registry
 from natgrad.writing import extend, is_system, open_regular, write
 
 _TRIES = 5  # to take the lock, a tenth of a second apart
@@ -50,7 +51,7 @@ def check_writable(folder: Path, what: str) -> None:
 
 
 def create(out: str | Path | None, settings: config.Config) -> Path:
-    """Make the folder of a new run and write its config; by default `runs/<data>-<method>-<number>`."""
+    """Make the folder of a new run and write its config; by default that of `unused_folder`."""
     folder = Path(out) if out is not None else unused_folder(settings)
     check_output_folder(folder)
     try:
@@ -183,9 +184,15 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
+def stem_of(settings: config.Config) -> str:
+    """What the name of a run begins with: data, kind of model where it is not the usual one, method."""
+    kind = () if settings.model.kind == registry.DEFAULT else (settings.model.kind,)
+    return "-".join((Path(settings.data.name).stem, *kind, settings.method))
+
+
 def unused_folder(settings: config.Config) -> Path:
-    """The first `runs/<data>-<method>-<number>` that does not exist."""
-    stem = f"{Path(settings.data.name).stem}-{settings.method}"
+    """The first `runs/<data>-<kind>-<method>-<number>` that does not exist."""
+    stem = stem_of(settings)
     number = 1
     while (Path("runs") / f"{stem}-{number}").exists():
         number += 1

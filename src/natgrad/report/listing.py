@@ -110,6 +110,11 @@ def _binarization(data: Any) -> str | None:
     return chosen or (None if entry is None else entry.binarize)
 
 
+def evaluated_rows(data: Any) -> str:
+    """Which rows a run is evaluated on, in words: the data, how they become binary, which rows."""
+    return ", ".join(filter(None, (data.name, _binarization(data), _rows(data))))
+
+
 def _rows(data: Any) -> str | None:
     """The settings that decide which rows are held out, where they are not the usual ones."""
     said = {name: getattr(data, name, None) for name in _ROWS}

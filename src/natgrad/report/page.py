@@ -13,6 +13,7 @@ from typing import Any
 
 from natgrad.records.folder import json_line
 from natgrad.report import cards, charts, columns, differences, tables
+from natgrad.report.listing import evaluated_rows
 from natgrad.report.markup import Child, Markup, join_markup, tag
 from natgrad.report.pictures import Pictures
 from natgrad.report.reading import FINISHED, Record
@@ -110,13 +111,16 @@ def _layers(records: Sequence[Record]) -> Markup | None:
 def _warnings(records: Sequence[Record]) -> Child:
     """What a reader should know before figures are compared."""
     configs = [record.config for record in records]
-    sets = {(config.data.name, getattr(config.data, "binarize", None)) for config in configs}
+    sets = {record.name: evaluated_rows(record.config.data) for record in records}
     specs = {
         id(columns.spec_if_known(config.model.kind)) for config in configs
     }  # kinds of one spec are alike
     warnings = []
-    if len(sets) > 1:
-        warnings.append("These runs are on different data: their losses and figures are not comparable.")
+    if len(set(sets.values())) > 1:
+        told = "; ".join(f"{name}: {data}" for name, data in sets.items())
+        warnings.append(
+            f"These runs are on different data ({told}): their losses and figures are not comparable."
+        )
     if len(specs) > 1:
         warnings.append("These runs are of different kinds of model: their losses may not be comparable.")
     if open_ := [record.name for record in records if record.state != FINISHED]:

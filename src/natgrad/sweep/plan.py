@@ -19,6 +19,7 @@ from natgrad import config
 from natgrad.config import names
 from natgrad.errors import InputError, unknown
 from natgrad.models import registry
+from natgrad.records.folder import stem_of
 from natgrad.sweep.shared import READERS, by_reader, check_shared, without_unread
 from natgrad.sweep.values import Setting, by_dotted_name, values_of
 
@@ -123,7 +124,7 @@ def name_of(settings: config.Config) -> str:
     """The folder of a trial: a pure function of its settings."""
     everything = settings.model_dump(mode="json", exclude={"seed"})
     digest = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:10]
-    return f"{Path(settings.data.name).stem}-{settings.method}-{digest}-seed{settings.seed}"
+    return f"{stem_of(settings)}-{digest}-seed{settings.seed}"
 
 
 def _section(tree: dict[str, Any]) -> SweepSection:

@@ -46,6 +46,15 @@ class Sleeping(Section):
     sleep_share: float = setting(1.0, "The share of dreams in what recognition learns from.", ge=0)
     sleeps: PositiveInt = setting(1, "Sleep steps for every wake step.")
 
+    @model_validator(mode="after")
+    def _recognition_learns(self) -> "Sleeping":
+        if not (self.sleep_share or getattr(self, "wake_share", 0)):
+            raise InputError(
+                "recognition learns from dreams, and with reweighted methods from weighted samples, got "
+                "shares of 0; give objective.sleep_share or objective.wake_share more"
+            )
+        return self
+
 
 class Weighted(Section):
     """What recognition learns from weighted samples."""
@@ -85,6 +94,16 @@ class BlockSamples(Section):
         "At most this many rows make a block, equally many of each data row (0: all that a step draws).",
         ge=0,
     )
+
+
+def _is_measured(config: Any) -> None:
+    """A natural method has a metric of at least one network."""
+    if config.metric.generation == config.metric.recognition == "none":
+        plain = config.method.removeprefix("d").removeprefix("n")
+        raise InputError(
+            f"the method {config.method} measures one network at least, got metric.generation none and "
+            f"metric.recognition none; leave one of them out, or use --method {plain}"
+        )
 
 
 class Diagonal(sections.Bounded, sections.Refreshed, sections.Adaptive, AveragedGradient, BlockSamples):
@@ -167,7 +186,7 @@ def _settings(kind: str, method: str) -> type[sections.RunSettings]:
     return sections.compose(
         kind,
         method,
-        *([own_length, own_steps] if natural else []),
+        *([own_length, own_steps, _is_measured] if natural else []),
         data=Data,
         model=Machine,
         objective=_OBJECTIVES[method],

@@ -95,10 +95,10 @@ SPEC = Spec(
     kinds={"vae": "a variational autoencoder: a latent vector, a network from it to data, and one back"},
     settings=Settings(_settings, [("vae", method) for method in _PARTS]),
     methods={
+        "plain": "the gradient itself, by default with Adam",
         "two-step": "a natural step of each network in its own model: the Fisher of q(z | x) and that of "
         "p(x | z), by default a block for each layer as a product of two factors",
         "natural": "a natural step of both networks by one system, solved approximately",
-        "plain": "the gradient itself, by default with Adam",
     },
     short={
         "layers": "model.layers",
