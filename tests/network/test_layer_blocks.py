@@ -299,6 +299,24 @@ def test_what_is_no_layer_has_the_diagonal_and_it_is_said():
     close(as_matrix(found, params), expected)
 
 
+def test_a_convolution_in_groups_has_the_diagonal():
+    def network(p, x):
+        options = {"feature_group_count": 2, "dimension_numbers": ("NCHW", "OIHW", "NCHW")}
+        hidden = jax.lax.conv_general_dilated(x, p["w"], (1, 1), "VALID", **options) + p["b"][:, None, None]
+        return jnp.tanh(hidden).reshape(x.shape[0], -1) @ p["o"]
+
+    params, x = {"w": drawn(4, 1, 2, 2), "b": drawn(4, seed=1), "o": drawn(16, 2, seed=2)}, drawn(3, 2, 3, 3)
+    assert layer_report(network, params, x) == [
+        "['o']: dense, 16 x 2",
+        "['b']: diagonal, since it is used by `add`",
+        "['w']: diagonal, since it is used by `conv_general_dilated`",
+    ]
+    with pytest.warns(UserWarning, match="'w'.*used by `conv_general_dilated`"):
+        found = operator(exact_blocks(fisher()), network, params, x, softmax())
+    expected = masked_to_blocks(dense_fisher(network, params, x, softmax()), network, params, x)
+    close(as_matrix(found, params), expected)
+
+
 def test_an_output_that_is_used_before_its_bias_has_no_bias():
     def network(p, x):
         before = x @ p["w"]
