@@ -19,7 +19,12 @@ from typing import NamedTuple
 
 from experiments.table import deciding_row, is_trial, results, title
 
-SHORT = {"test_ll_se": "se", "effective_samples": "effective samples", "samples": "samples"}
+SHORT = {
+    "test_ll_se": "se",
+    "effective_samples": "effective samples",
+    "heavy_tailed_rows": "rows of heavy tails",
+    "samples": "samples",
+}
 
 
 class Judging(NamedTuple):
@@ -43,14 +48,14 @@ KINDS: Mapping[str, Judging] = {
         "evaluated_run",
         "valid_elbo",
         (*COUNTS, "test_bound", "bound_samples", "test_elbo", "active_units"),
-        ("test_ll", "test_ll_se", "test_bound", "test_elbo"),
+        ("test_ll", "test_ll_se", "effective_samples", "heavy_tailed_rows", "samples", "test_bound", "test_elbo"),
     ),
     "helmholtz": Judging(
         "natgrad.models.helmholtz.measure",
         "evaluate_run",
         "valid_ll",
         COUNTS,
-        ("test_ll", "test_ll_se", "effective_samples", "samples"),
+        ("test_ll", "test_ll_se", "effective_samples", "heavy_tailed_rows", "samples"),
     ),
 }
 
@@ -119,7 +124,9 @@ def page(file: Path) -> str:
     return "\n\n".join(pages) + "\n"
 
 
-def _text(value: float) -> str:
+def _text(value: float | None) -> str:
+    if value is None:
+        return "-"
     return str(value) if isinstance(value, int) else f"{value:.2f}"
 
 

@@ -12,7 +12,7 @@ import oracles
 from cases import CODINGS, machine
 from natgrad import config, tree
 from natgrad.config.names import readers
-from natgrad.core import NON_FINITE, Algorithm, Info, Pace, State
+from natgrad.core import NON_FINITE, TAKEN, UNSOLVED, Algorithm, Info, Pace, State
 from natgrad.layers import bernoulli
 from natgrad.models.helmholtz import fisher, kind, methods
 from natgrad.models.helmholtz import machine as helmholtz
@@ -137,17 +137,17 @@ def test_sleep_only_is_the_sleep_lesson():
     assert vector(both.gradient.recognition).shape == expected.shape
 
 
-def counting(amount: float) -> Algorithm:
-    """A method that adds a number to the model."""
+def counting(amount: float, refused: int = -1) -> Algorithm:
+    """A method that adds a number to the model, and says that one of its steps was not taken."""
 
     def init(key, model, batch):
         return State(model, (), (), (), jnp.zeros((), jnp.int32))
 
     def step(key, state, batch):
         model = jax.tree.map(lambda leaf: leaf + amount, state.model)
-        zero = jnp.zeros(())
+        zero, result = jnp.zeros(()), jnp.where(state.steps == refused, UNSOLVED, TAKEN)
         return state._replace(model=model, steps=state.steps + 1), Info(
-            zero, zero, {}, model, model, model, zero, ()
+            zero, result, {}, model, model, model, zero, ()
         )
 
     return Algorithm(init, step, lambda info: {})
@@ -163,11 +163,23 @@ def test_extra_steps_are_taken_first():
     assert int(state.objective[1][0].steps) == 6
 
 
+@pytest.mark.parametrize("refused", [0, 1, 2])
+def test_a_step_of_any_turn_that_was_refused_is_told(refused):
+    both = in_turn(counting(1.0), Turn(counting(10.0, refused), 3))
+    state = both.init(jax.random.key(0), jnp.zeros(2), None)
+    state, first = jax.jit(both.step)(jax.random.key(0), state, jnp.zeros(1))
+    _, second = jax.jit(both.step)(jax.random.key(0), state, jnp.zeros(1))
+    assert (int(first.result), int(second.result)) == (UNSOLVED, TAKEN)
+
+
 def test_several_methods_take_turns_in_order():
     """Each with a state of its own; the main one comes last and is told."""
-    double = counting(0.0)._replace(
-        step=lambda key, state, batch: (state._replace(model=2 * state.model, steps=state.steps + 1), None)
-    )
+
+    def doubled(key, state, batch):
+        _, info = counting(0.0).step(key, state, batch)
+        return state._replace(model=2 * state.model, steps=state.steps + 1), info
+
+    double = counting(0.0)._replace(step=doubled)
     three = in_turn(counting(1.0), Turn(counting(10.0), 2), Turn(double))
     state = three.init(jax.random.key(0), jnp.zeros(2), None)
     state, info = three.step(jax.random.key(0), state, jnp.zeros(1))

@@ -214,7 +214,7 @@ def test_evaluating_says_when_the_sampling_error_is_too_small(run, monkeypatch, 
     assert ("warning" in result) == heavy
     if heavy:
         wanted = r"mc_se is not reliable, and test_ll is likely to be too low: for (\d+)% of the rows "
-        share = re.fullmatch(wanted + ".*; give more --samples", result["warning"])[1]
+        share = re.fullmatch(wanted + ".*; give more samples", result["warning"])[1]
         assert int(share) / 100 >= max(0.5, result["heavy_tailed_rows"] or 0)
 
 

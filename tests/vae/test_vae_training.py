@@ -1,5 +1,7 @@
 """Variational autoencoders as a kind: they train, continue bit for bit, and refuse what cannot be."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,9 @@ from natgrad.core import Pace
 from natgrad.data import load_settings
 from natgrad.layers import generator
 from natgrad.metrics.probing import dense
-from natgrad.models.vae.kind import KIND
+from natgrad.models.vae import methods
+from natgrad.models.vae.kind import HIDDEN_UNITS, KIND
+from natgrad.models.vae.methods import NETWORKS
 from natgrad.models.vae.spec import Shape
 
 SMALL = {"model": "vae", "layers": (5, 4), "latent": 2, "batch_size": 8}
@@ -80,6 +84,10 @@ CASES = {
     | FILTERS,
     "in turn": {"method": "two-step", "steps.order": "recognition-first", "steps.repeats": 2} | REAL,
     "factors": {"method": "two-step", "refresh": 2} | REAL,
+    "factors of filters": {"method": "two-step"} | FILTERS,
+    "factors of real filters": {"method": "two-step", "data.image_shape": (2, 2)}
+    | {"filters": (3,), "model.filter_width": 1}
+    | REAL,
     "diagonal": {"method": "two-step", "solver": "diagonal", "metric.latent": "prior"},
 }
 
@@ -108,7 +116,18 @@ def test_binary_values_are_held_to_their_frequencies_and_numbers_are_not(binary,
     assert problem_of({"method": "plain"} | REAL, binary, real)[0].independent == np.inf
 
 
-FURTHER = ("iterations", "diagonal")  # ways that tests of the metrics and of in_turn show as well
+def flat(tree):
+    return np.asarray(ravel_pytree(tree)[0])
+
+
+def test_hidden_units_are_what_their_names_say():
+    at = np.array([-1.0, 0.5])
+    values = {"tanh": np.tanh(at), "relu": np.maximum(at, 0), "softplus": np.log1p(np.exp(at))}
+    for name, expected in values.items():
+        np.testing.assert_allclose(HIDDEN_UNITS[name][0](jnp.asarray(at)), expected, rtol=1e-6)
+
+
+FURTHER = ("iterations", "diagonal", "factors of real filters")  # ways that other tests show as well
 WAYS = [pytest.param(name, marks=pytest.mark.slow) if name in FURTHER else name for name in CASES]
 
 
@@ -146,6 +165,78 @@ def test_two_steps_solve_the_system_of_each_network_with_its_own_damping_and_rat
         assert np.linalg.norm(left) < 1.5e-4 * np.linalg.norm(right)  # where the iteration stops: 1e-4
 
 
+def test_a_new_model_begins_with_the_means_of_the_data(binary, real):
+    train = load_settings(config.resolve(SMALL | {"data": binary}).data).train
+    rows, bias = np.asarray(train), problem_of({"method": "plain"}, binary, real)[1].generation[-1].bias
+    means = (rows.sum(axis=0) + 1) / (len(rows) + 2)
+    np.testing.assert_allclose(bias, np.log(means / (1 - means)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["generation-first", "recognition-first"])
+@pytest.mark.few(1)
+def test_steps_in_turn_are_told_of_both_networks(order, binary, real):
+    """Each network's gradient is that of its own lesson, at the model that it finds."""
+    settings = {"method": "two-step", "steps.order": order, "solver": "diagonal", "optimizer": "sgd"}
+    problem, model = problem_of(settings | {"objective.recognition": "sleep"}, binary, real)
+    state, after, info = one_step(problem, model)
+    first, last = NETWORKS if order == "generation-first" else NETWORKS[::-1]
+    rows = problem.draw(generator.key(1), problem.rows, jnp.arange(40), 0)
+    key_main, key_turn = jax.random.split(generator.key(4))
+    keys, found = {last: key_main, first: jax.random.fold_in(key_turn, 0)}, state.model
+    for name in (first, last):
+        key_estimate, _ = jax.random.split(keys[name])
+        estimate = jax.jit(methods.lesson_of(Lessons, name, 1).estimate)(key_estimate, (), found, rows)[0]
+        expected, told = (getattr(tree, name) for tree in (estimate.gradient, info.gradient))
+        np.testing.assert_allclose(flat(told), flat(expected), rtol=1e-4, atol=1e-6)
+        if name == "generation":
+            np.testing.assert_allclose(info.value, estimate.value, rtol=1e-5)
+        found = dataclasses.replace(found, **{name: getattr(after.model, name)})
+    numbers = problem.algorithm(1, Pace(10)).describe(info)
+    assert {f"{name}.condition" for name in NETWORKS} < set(numbers)
+
+
+class Lessons:
+    """Of the test above."""
+
+    generation, recognition = "elbo", "sleep"
+
+
+@pytest.mark.few(1)
+def test_a_metric_of_the_prior_knows_nothing_of_recognition(binary, real):
+    """Where the metric's latent vectors come from."""
+    changed = {}
+    for latent in ("prior", "recognition"):
+        chosen = {"method": "two-step", "solver": "diagonal", "metric.latent": latent}
+        problem, model = problem_of(chosen, binary, real)
+        moved = dataclasses.replace(model, recognition=jax.tree.map(lambda leaf: leaf + 1, model.recognition))
+        one, other = (
+            one_step(problem, each)[2].evidence["generation"].factor.operator for each in (model, moved)
+        )
+        changed[latent] = np.abs(flat(one) - flat(other)).max()
+    assert changed["prior"] == 0 < changed["recognition"]
+
+
+@pytest.mark.few(1)
+def test_each_network_keeps_its_metric_as_long_as_it_says(binary, real):
+    own = {"generation.refresh": 3, "recognition.refresh": 2}
+    problem, model = problem_of({"method": "two-step", "optimizer": "sgd"} | own, binary, real)
+    method, (_, state, _) = problem.algorithm(1, Pace(10)), one_step(problem, model)
+    state = jax.jit(method.step)(generator.key(4), state, jnp.ones((8, 16)))[0]
+    ages = {name: int(state.direction[name].age) for name in NETWORKS}
+    assert ages == {"generation": 2, "recognition": 0}
+
+
+@pytest.mark.parametrize("lesson", ["elbo", "importance", "sleep"])
+@pytest.mark.few(1)
+def test_a_short_step_gains_what_adaptive_damping_predicts(lesson, binary, real):
+    """In both networks, whatever the other one learns from."""
+    settings = {"method": "two-step", "solver": "cg", "metric.adaptive": True, "optimizer": "sgd"}
+    settings |= {"objective.generation": "importance", "objective.recognition": lesson, "samples": 3}
+    info = one_step(*problem_of(settings | {"learning_rate": 0.003}, binary, real))[2]
+    for name in NETWORKS:
+        assert float(info.evidence[name].evidence.ratio) == pytest.approx(1, abs=0.05)
+
+
 TWO = {"method": "two-step"}
 SERVICES = [
     ({}, 20),
@@ -165,6 +256,10 @@ REFUSED = {
     "steps.repeats counts steps of the network that moves first": TWO | {"steps.repeats": 2},
     "metric.solver units needs dense networks": TWO | {"solver": "units", "filters": (2,)},
     "decides its own steps": TWO | {"metric.adaptive": True, "optimizer": "adam"},
+    "metric.adaptive needs losses whose gain": TWO
+    | {"metric.adaptive": True, "optimizer": "sgd", "samples": 2, "objective.recognition": "wake"},
+    "metric.adaptive needs one loss for one system": {"method": "natural", "metric.adaptive": True}
+    | {"objective.recognition": "sleep"},
     "metric.latent is not a setting of the method natural": {"method": "natural", "metric.latent": "prior"},
     "model.deviation is that of Gaussian data": {"model.deviation": 0.5},
     "model.filter_width is the side of filters": {"model.filter_width": 3},

@@ -24,7 +24,7 @@ def warnings(found: Likelihood, value: str, error: str) -> list[str]:
     return [
         f"{error} is not reliable, and {value} is likely to be too low: for {found.doubtful:.0%} of the "
         f"rows the importance weights have a heavy tail (Pareto k > {HEAVY}) or fewer than {FEW} effective "
-        "samples; give more --samples"
+        "samples; give more samples"
     ]
 
 

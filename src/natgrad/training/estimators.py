@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from natgrad import config
 from natgrad.core import State
 from natgrad.data.coding import GRAY, to_bytes
-from natgrad.data.dataset import Dataset, assemble
+from natgrad.data.dataset import Dataset, assemble, fitting
 from natgrad.data.splits import Parts
 from natgrad.errors import InputError
 from natgrad.training.session import Session
@@ -110,7 +110,9 @@ class RowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMix
         """Train on rows, from the carried state or from a new one."""
         seed = int(np.random.SeedSequence([self._seed, self._calls]).generate_state(1)[0])
         settings = self._config(seed, epochs, len(rows))
-        self._state = trained_on(settings, rows_as_data(rows, settings.data.binarize, seed), carried)
+        chosen = settings.data
+        data = rows_as_data(rows, chosen.binarize, seed, image_shape=chosen.image_shape)
+        self._state = trained_on(settings, data, carried)
         self.model_ = self._shown(self._state.used)
         self._calls += 1
 
@@ -143,7 +145,11 @@ def estimator_settings(rows: int, usual: _Named, settings: _Named | None, own: _
 
 
 def rows_as_data(
-    rows: np.ndarray, binarize: str | None, seed: int, labels: np.ndarray | None = None
+    rows: np.ndarray,
+    binarize: str | None,
+    seed: int,
+    labels: np.ndarray | None = None,
+    image_shape: tuple[int, int] | None = None,
 ) -> Dataset:
     """Rows as a session takes them: bytes, {0,1} or 256 levels, or float32. A few are evaluated on, too."""
     binary = bool(((rows == 0) | (rows == 1)).all())
@@ -155,7 +161,8 @@ def rows_as_data(
     parts = Parts(_with_watched(coded, chosen), None, {"kind": "none"})
     if labels is not None:
         parts = parts._replace(labels=_with_watched(labels, chosen))
-    return assemble("X", parts, levels=levels, binarize=binarize, image_shape=None, distribution=None)
+    shape = fitting(image_shape, rows.shape[1])
+    return assemble("X", parts, levels=levels, binarize=binarize, image_shape=shape, distribution=None)
 
 
 def _with_watched(values: np.ndarray, chosen: np.ndarray) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ q(z | x). Likelihoods are importance-sampled with random numbers that are the sa
 score does not depend on its neighbors.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from natgrad import config
+from natgrad.evaluate import trust
 from natgrad.layers import generator
 from natgrad.models.vae.likelihood import row_likelihoods
 from natgrad.models.vae.machine import Variational
@@ -84,16 +86,19 @@ class VAE(RowEstimator):
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-likelihood of every row in nats, importance-sampled; Bernoulli values are rounded.
 
-        Of Gaussian data it is the density of the rows as they were given, before any scaling.
+        Of Gaussian data it is the density of the rows as they were given, before any scaling. Where many rows
+        have weights of a heavy tail, or few effective samples, a warning says that scores are too low.
         """
         check_is_fitted(self)
         rows = self._rows(X)
         known = self.model_.inputs(rows if self.model_.parameters.gaussian else rows.round())
         counts, key = {"samples": self.likelihood_samples}, generator.key(self._seed)
-        found = row_likelihoods(key, self.model_.parameters, known, **counts).astype(np.float64)
+        found = row_likelihoods(key, self.model_.parameters, known, **counts)
+        if self.likelihood_samples > 1 and (doubts := trust.warnings(found, "the likelihood", "its error")):
+            warnings.warn(doubts[0], stacklevel=2)
         if self._scaler is not None and self.model_.parameters.gaussian:
-            found -= np.log(self._scaler.scale_).sum()
-        return found
+            return found.rows - np.log(self._scaler.scale_).sum()
+        return found.rows
 
     @property
     def _n_features_out(self) -> int:

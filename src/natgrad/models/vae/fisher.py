@@ -40,8 +40,9 @@ from natgrad.models.vae.machine import (
 from natgrad.models.vae.objectives import LatentDraws
 from natgrad.updates.parts import Part
 
-_NOISE_ALONE = (
-    r"not all parameters belong to layers: \['noise'\][^;]*$"  # one number: its diagonal is its block
+_EXACTLY_DIAGONAL = (  # independent pixels have biases of their own, the noise is one number
+    r"not all parameters belong to layers: "
+    r"(\['generation'\]\.filters\[0\]\.bias[^;]*(; )?)?(\['noise'\][^;]*)?$"
 )
 Latents = Callable[[PRNGKeyArray, Variational, LatentDraws], Float[Array, "row latent"]]
 
@@ -143,7 +144,7 @@ def factors_of(side: Side, rows: int = 0, decay: float = 0.0) -> Metric:
     def init(key: PRNGKeyArray, model: Variational, draws: LatentDraws) -> Carry:
         inputs = jax.eval_shape(lambda drawn: side.inputs(key, model, _fewer(drawn, rows)), draws)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _NOISE_ALONE)
+            warnings.filterwarnings("ignore", _EXACTLY_DIAGONAL)
             return _factors(side.task(model), decay).init(key, side.part.get(model), _batch(inputs))
 
     def measure(
@@ -153,7 +154,7 @@ def factors_of(side: Side, rows: int = 0, decay: float = 0.0) -> Metric:
         inputs = side.inputs(key_inputs, model, _fewer(draws, rows))
         own = _factors(side.task(model), decay)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _NOISE_ALONE)
+            warnings.filterwarnings("ignore", _EXACTLY_DIAGONAL)
             return own.measure(key_targets, carry, side.part.get(model), _batch(inputs))
 
     return Metric(init, measure)

@@ -73,13 +73,14 @@ def importance_likelihood(
 
 def row_likelihoods(
     key: PRNGKeyArray, model: Variational, rows: Rows, *, samples: int, memory_mb: float = 64.0
-) -> Float[np.ndarray, " row"]:
-    """log p(x) of every row from the same noise for each: a row's estimate does not depend on the others."""
+) -> Likelihood:
+    """The likelihood of rows from the same noise for each: a row's estimate does not depend on the others."""
     check_counts(samples=samples)
     size, chunk = portion_sizes(_stored(model, rows), PORTION_OF_ROWS, samples, memory_mb)
-    estimate = partial(_weight_sums, samples=samples, chunk=chunk, kept=0, alike=True)
+    kept = weights.kept_for(samples)
+    estimate = partial(_weight_sums, samples=samples, chunk=chunk, kept=kept, alike=True)
     found = in_portions(lambda own, portion: estimate(key, model, portion.T), key, rows, size)
-    return weights.row_statistics(found, samples).log_mean
+    return weights.likelihood(weights.row_statistics(found, samples), samples)
 
 
 @partial(jax.jit, static_argnames=("chunk", "kept", "alike"), compiler_options=compilation.WIDE)

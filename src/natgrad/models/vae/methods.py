@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import optax
 
-from natgrad.core import Algorithm, Direction, Metric, Objective, Pace, Solver
+from natgrad.core import Algorithm, Direction, Info, Metric, Objective, Pace, Solver
 from natgrad.models.vae import fisher
 from natgrad.models.vae.fisher import RECOGNITION_SIDE, Latents, Side, generation_side
 from natgrad.models.vae.objectives import (
@@ -123,18 +123,33 @@ def _natural(settings: Any, samples: int, pace: Pace) -> Algorithm:
 def _two_step(settings: Any, samples: int, pace: Pace) -> Algorithm:
     """A system of each network: both at once, or one network after the other."""
     chosen = settings.objective
+    lessons = {name: lesson_of(chosen, name, samples) for name in NETWORKS}
+    blocks = {name: _block(settings, pace, name, lesson) for name, lesson in lessons.items()}
+    together = _descent(settings, pace, lessons_of(chosen, samples), blockwise(blocks))
     if settings.steps.order == "together":
-        objective = lessons_of(chosen, samples)
-        blocks = {name: _block(settings, pace, name, objective) for name in NETWORKS}
-        return _descent(settings, pace, objective, blockwise(blocks))
+        return together
+    alone = {
+        name: _descent(settings, pace, lessons[name], blockwise({name: blocks[name]})) for name in NETWORKS
+    }
     first, last = NETWORKS if settings.steps.order == "generation-first" else NETWORKS[::-1]
+    both = in_turn(alone[last], Turn(alone[first], settings.steps.repeats or 1), told=_told_of_both)
+    return both._replace(describe=together.describe)
 
-    def alone(name: str) -> Algorithm:
-        objective = lesson_of(chosen, name, samples)
-        direction = blockwise({name: _block(settings, pace, name, objective)})
-        return _descent(settings, pace, objective, direction)
 
-    return in_turn(alone(last), Turn(alone(first), settings.steps.repeats or 1))
+def _told_of_both(last: Info, others: list[Info]) -> Info:
+    """One step of both networks, of the steps of each; the value is that of generation's lesson."""
+    infos = {name: info for info in (last, *others) for name in info.evidence}
+    generation, recognition = (infos[name] for name in NETWORKS)
+    part = RECOGNITION_SIDE.part
+    trees = {
+        name: part.put(getattr(generation, name), part.get(getattr(recognition, name)))
+        for name in ("gradient", "direction", "shaped", "scale")
+    }
+    return generation._replace(
+        diagnostics=recognition.diagnostics | generation.diagnostics,
+        evidence=generation.evidence | recognition.evidence,
+        **trees,
+    )
 
 
 METHODS: dict[str, Callable[[Any, int, Pace], Algorithm]] = {

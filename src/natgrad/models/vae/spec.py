@@ -61,8 +61,25 @@ def _units_are_dense(config: Any) -> None:
         )
 
 
+def _gain_is_known(config: Any) -> None:
+    """Adaptive damping compares a step's gain with what was predicted: the loss must be one of the model."""
+    if not config.metric.adaptive:
+        return
+    generation, recognition = config.objective.generation, config.objective.recognition
+    if recognition == "wake":
+        raise InputError(
+            "metric.adaptive needs losses whose gain can be told, got objective.recognition wake, whose "
+            "weights are those of one model; choose another one, or leave metric.adaptive out"
+        )
+    if config.method == "natural" and generation != recognition:
+        raise InputError(
+            f"metric.adaptive needs one loss for one system, got objective.generation {generation} and "
+            f"objective.recognition {recognition}; give both the same, or use --method two-step"
+        )
+
+
 def _settings(kind: str, method: str) -> type[sections.RunSettings]:
-    checks = [] if method == "plain" else [own_length, own_steps]
+    checks = [] if method == "plain" else [own_length, own_steps, _gain_is_known]
     return sections.compose(
         kind,
         method,
