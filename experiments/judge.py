@@ -48,7 +48,15 @@ KINDS: Mapping[str, Judging] = {
         "evaluated_run",
         "valid_elbo",
         (*COUNTS, "test_bound", "bound_samples", "test_elbo", "active_units"),
-        ("test_ll", "test_ll_se", "effective_samples", "heavy_tailed_rows", "samples", "test_bound", "test_elbo"),
+        (
+            "test_ll",
+            "test_ll_se",
+            "effective_samples",
+            "heavy_tailed_rows",
+            "samples",
+            "test_bound",
+            "test_elbo",
+        ),
     ),
     "helmholtz": Judging(
         "natgrad.models.helmholtz.measure",
