@@ -15,15 +15,12 @@ optax's chain, with `state.evidence` of the last update; in a chain of optax's o
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import optax
-from jaxtyping import Array
+from jaxtyping import Array, PRNGKeyArray
 
-from natgrad import tree
-from natgrad.core import Estimate, Metric, Model, Solver
+from natgrad.core import Metric, Model, Solver
 from natgrad.errors import InputError
 from natgrad.layers.outputs import Output, enumerated, exponential_family, linear, sigmoid, softmax
 from natgrad.layers.task import (
@@ -31,7 +28,6 @@ from natgrad.layers.task import (
     Network,
     Task,
     TaskBatch,
-    check_parameters,
 )
 from natgrad.metrics.curvature import TaskMetric, fisher, gauss_newton, hessian, monte_carlo_fisher
 from natgrad.metrics.empirical import (
@@ -41,8 +37,10 @@ from natgrad.metrics.empirical import (
     uncentered_covariance,
     with_diagonal,
 )
-from natgrad.metrics.layer_blocks import exact_blocks, kronecker_blocks, layer_report
-from natgrad.metrics.residuals import Residuals, half_square, residual_metric, squares
+from natgrad.metrics.first_look import squares_by_rows
+from natgrad.metrics.layer_blocks import exact_blocks, kronecker_blocks
+from natgrad.metrics.layer_report import layer_report
+from natgrad.metrics.residuals import Residuals, half_square, residual_metric
 from natgrad.solvers.correction import accelerated, anchored
 from natgrad.solvers.cost import automatic
 from natgrad.solvers.layer_blocks import block_solve, factored_solve
@@ -51,13 +49,13 @@ from natgrad.solvers.nystrom import nystrom_gradient
 from natgrad.solvers.rows import cholesky_solve, qr_solve
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import dense_solve, dual_solve
-from natgrad.updates import natural as directions
 from natgrad.updates.arguments import check_alike, task_arguments
 from natgrad.updates.damping import Damping, constant, delayed_gratification, levenberg_marquardt, scheduled
 from natgrad.updates.first_order import inverse_time
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.linked import linked
-from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
+from natgrad.updates.natural import Options
+from natgrad.updates.transformation import measured, options_of
 
 __all__ = [
     "Options",
@@ -108,13 +106,6 @@ __all__ = [
 ]
 
 
-class NaturalState(NamedTuple):
-    """What the next update needs, and for a reader the evidence of the last one."""
-
-    kept: Kept
-    evidence: Evidence
-
-
 def natural_gradient(
     network: Network,
     output: Output,
@@ -149,14 +140,14 @@ def natural_gradient(
     """
     task, chosen = (
         Task(network, output),
-        _options(
+        options_of(
             damping, options, "natural_gradient", "give example=..., or use 1", kept=example is not None
         ),
     )
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
     like = None if example is None else TaskBatch(Examples(example))
-    return _measured(task_metric, solved, chosen, partial(task_arguments, task), seed, like)
+    return measured(task_metric, solved, chosen, partial(task_arguments, task), seed, like)
 
 
 def layerwise_gradient(
@@ -200,7 +191,7 @@ def scale_by_gauss_newton(
     residuals: Residuals,
     *,
     weights: Any = 1.0,
-    by_row: bool = False,
+    by_row: bool | None = None,
     damping: Damping | float | None = None,
     solver: Solver | None = None,
     options: Options | None = None,
@@ -216,16 +207,19 @@ def scale_by_gauss_newton(
         residuals: from (parameters, batch) to an array of residuals, or any tree of them.
         weights: one for each array of residuals, or one number.
         by_row: whether a row of an array of residuals depends on the same row of its part of the batch only,
-            which makes most steps many times faster; the batch must then be laid out as the residuals are.
+            which makes most steps many times faster; the batch must then be laid out as the residuals are. By
+            default that is tried once, with made-up numbers.
         damping: a number (0.01 by default), `scheduled(...)`, `levenberg_marquardt(...)` and so on.
         solver: by default exact at the price of 3,000 products or less, otherwise 20 conjugate gradients.
         options: as for `natural_gradient`.
         seed: of the random numbers of a relative damping.
     """
-    problem, chosen = (
-        squares(residuals, weights, by_row=by_row),
-        _options(damping, options, "scale_by_gauss_newton"),
-    )
+    chosen = options_of(damping, options, "scale_by_gauss_newton")
+    problem_for = squares_by_rows(residuals, weights, by_row)
+
+    def measure(key: PRNGKeyArray, carry: Any, model: Model, batch: Any) -> Any:
+        return residual_metric(problem_for(model, batch)).measure(key, carry, model, batch)
+
     solved = automatic(conjugate_gradient(20), products=3000.0) if solver is None else solver
 
     def read(
@@ -238,63 +232,8 @@ def scale_by_gauss_newton(
                 "call update(gradients, state, parameters, batch=...)"
             )
         check_alike(updates, params, "scale_by_gauss_newton")
-        batch, revalue = extra["batch"], half_square(problem).revalue
+        batch, revalue = extra["batch"], half_square(problem_for(params, extra["batch"])).revalue
         assert revalue is not None
         return batch, lambda model: revalue(model, batch)
 
-    return _measured(residual_metric(problem), solved, chosen, read, seed)
-
-
-_Read = Callable[[Model, Model | None, dict[str, Any]], tuple[Any, Callable[[Model], Array]]]
-
-
-def _measured(
-    metric: Metric, solver: Solver, chosen: Options, read: _Read, seed: int, like: Any = None
-) -> optax.GradientTransformationExtraArgs:
-    """The transformation of a metric; `read` makes a batch and the loss of what `update` was given.
-
-    `like` has the shapes of a batch.
-    """
-
-    def init(params: Model) -> NaturalState:
-        check_parameters(params)
-        direction = directions.natural(metric, solver, chosen)
-        kept = direction.init(jax.random.key(seed), params, Estimate(jnp.zeros(()), params, like, {}))
-        return NaturalState(kept, no_evidence(kept.level))
-
-    def update(
-        updates: Model, state: NaturalState, params: Model | None = None, **extra: Any
-    ) -> tuple[Model, NaturalState]:
-        batch, value = read(updates, params, extra)
-        direction = directions.natural(metric, solver, chosen, revalue=lambda model, rows: value(model))
-        key = jax.random.fold_in(jax.random.key(seed), state.kept.steps)
-        estimate = Estimate(jnp.zeros_like(state.kept.level), updates, batch, {})
-        found = direction.apply(key, state.kept, params, estimate)
-        step = found.vector if found.length is None else tree.scale(found.length, found.vector)
-        kept = direction.keep(jnp.asarray(found.sound), state.kept, found.carry)
-        step = tree.select(found.sound, step, tree.zeros(step))
-        return step, NaturalState(kept, found.evidence.evidence)
-
-    return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _options(
-    damping: Damping | float | None,
-    options: Options | None,
-    whose: str,
-    advice: str = "use 1",
-    *,
-    kept: bool = False,
-) -> Options:
-    if options is None:
-        given = 1e-2 if damping is None else damping
-        chosen = given if isinstance(given, Damping) else constant(given)
-        return Options(damping=chosen, length=learning_rate(1.0))
-    if damping is not None:
-        raise InputError(f"{whose} takes damping as part of `options` or by itself, got both; give one")
-    if options.refresh > 1 and not kept:
-        raise InputError(
-            f"{whose} cannot keep a metric whose shapes it does not know, got refresh {options.refresh}; "
-            f"{advice}"
-        )
-    return options if options.length is not None else options._replace(length=learning_rate(1.0))
+    return measured(Metric(lambda key, model, batch: (), measure), solved, chosen, read, seed)

@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from natgrad.core import Solver
 from natgrad.errors import InputError
 from natgrad.layers.task import Examples, Task, TaskBatch
+from natgrad.metrics import layer_blocks
 from natgrad.metrics.curvature import fisher, monte_carlo_fisher
 from natgrad.metrics.tracing import traced_network
 from natgrad.optax import (
@@ -297,6 +298,39 @@ def test_what_is_no_layer_has_the_diagonal_and_it_is_said():
         found = operator(exact_blocks(fisher()), odd, params, x, softmax())
     expected = masked_to_blocks(dense_fisher(odd, params, x, softmax()), odd, params, x)
     close(as_matrix(found, params), expected)
+
+
+def test_diagonals_of_large_leaves_are_added_up_row_by_row(monkeypatch):
+    monkeypatch.setattr(layer_blocks, "_ROOM_MB", 0.0)
+    params, x = odd_parameters(), drawn(5, 4, seed=30)
+    with pytest.warns(UserWarning, match="not all parameters"):
+        found = operator(exact_blocks(fisher()), odd, params, x, softmax())
+    close(as_matrix(found, params), masked_to_blocks(dense_fisher(odd, params, x, softmax()), odd, params, x))
+
+
+def normalized(p, x):
+    """Statistics over the batch between two layers."""
+    hidden = x @ p["in"]
+    return ((hidden - hidden.mean(axis=0)) / hidden.std(axis=0)) @ p["out"]
+
+
+def drawn_for_all_rows(p, x):
+    """Dropout with one key for the whole batch."""
+    kept = jax.random.bernoulli(jax.random.key(0), 0.5, (len(x), 3))
+    return jnp.where(kept, x @ p["in"], 0) @ p["out"]
+
+
+@pytest.mark.parametrize("network", [normalized, drawn_for_all_rows])
+def test_rows_that_influence_each_other_are_refused_where_rows_are_taken_apart(network):
+    params, x = {"in": drawn(4, 3), "out": drawn(3, 2, seed=1)}, drawn(5, 4, seed=2)
+    whole = operator(fisher(), network, params, x, softmax())
+    assert np.isfinite(as_matrix(whole, params)).all()  # products take the batch as a whole
+    for refused in (
+        lambda: operator(exact_blocks(fisher()), network, params, x, softmax()),
+        lambda: jax.jit(whole.factor_rows)(),
+    ):
+        with pytest.raises(InputError, match="a row other outputs among others than alone"):
+            refused()
 
 
 def test_a_convolution_in_groups_has_the_diagonal():

@@ -10,10 +10,11 @@ from residual_cases import BATCH, WEIGHTS, draw, parameters, residuals
 
 import natgrad
 from natgrad.errors import InputError
-from natgrad.fitting import loop, methods
+from natgrad.fitting import ending, methods
 from natgrad.fitting.result import LeastSquaresResult
+from natgrad.metrics.first_look import first_look, seems_by_row
 from natgrad.metrics.probing import dense
-from natgrad.metrics.residuals import ResidualCurvature, first_look, half_square, squares
+from natgrad.metrics.residuals import ResidualCurvature, half_square, squares
 from natgrad.optax import (
     anchored,
     conjugate_gradient,
@@ -78,7 +79,8 @@ def test_rows_that_depend_on_each_other_are_noticed():
     assert not first_look(coupled, 1.0, parameters(), {"edge": BATCH["edge"]}).by_row
     assert not first_look(lambda p, batch: residuals(p, BATCH), WEIGHTS, parameters(), None).by_row
     j = jax.jit(jax.jacrev(rho))(ravel_pytree(parameters())[0])
-    np.testing.assert_allclose(first_look(residuals, WEIGHTS, parameters(), BATCH).mean, (j**2).sum() / 9)
+    columns = first_look(residuals, WEIGHTS, parameters(), BATCH).columns
+    np.testing.assert_allclose(columns, (j**2).sum(axis=0))
     with pytest.raises(InputError, match="a batch laid out as the residuals are"):
         natgrad.least_squares(lambda p, x: p["out"] - 1, parameters(), jnp.ones(3), by_row=True)
 
@@ -107,7 +109,7 @@ def test_a_fit_in_which_no_step_could_be_solved_is_no_success(other, why):
     fit = lambda p, x: x * (p[0] + other * p[1]) - 1.0  # noqa: E731
     method = methods.energy_natural(0.0, solver=qr_solve())
     found = natgrad.least_squares(fit, jnp.ones(2), jnp.arange(1.0, 5.0), method=method)
-    assert (found.status, found.success, found.accepted) == (loop.STUCK, False, 0)
+    assert (found.status, found.success, found.accepted) == (ending.AWAY, False, 0)
     assert why in found.message
 
 
@@ -196,18 +198,18 @@ def test_a_fit_ends_where_it_is_told_to():
     fit = lambda p, x: jnp.exp(-p * x) - jnp.exp(-2 * x)  # noqa: E731
     x, start = jnp.linspace(0, 1, 9), jnp.asarray(0.5)
     close = natgrad.least_squares(fit, start, x, target=1e-4)
-    assert (close.status, close.success) == (loop.TARGET, True)
+    assert (close.status, close.success) == (ending.TARGET, True)
     assert 1e-8 < close.loss <= 1e-4
-    assert natgrad.least_squares(fit, start, x, steps=2).message == loop.MESSAGES[loop.STEPS]
-    assert natgrad.least_squares(fit, start, x, seconds=0.0).status == loop.SECONDS
-    assert natgrad.least_squares(fit, start, x, gtol=1e-3).status == loop.FLAT
+    assert natgrad.least_squares(fit, start, x, steps=2).message == ending.MESSAGES[ending.STEPS]
+    assert natgrad.least_squares(fit, start, x, seconds=0.0).status == ending.SECONDS
+    assert natgrad.least_squares(fit, start, x, gtol=1e-3).status == ending.FLAT
     seen = []
     watched = natgrad.least_squares(
         fit, start, x, watch=lambda p, made: seen.append((float(p), made)) or True
     )
-    assert (watched.status, seen) == (loop.WATCHED, [(float(watched.parameters), watched.nit)])
+    assert (watched.status, seen) == (ending.WATCHED, [(float(watched.parameters), watched.nit)])
     broken = natgrad.least_squares(lambda p, x: jnp.log(p) + x, -start, x)
-    assert (broken.status, broken.success) == (loop.BROKEN, False)
+    assert (broken.status, broken.success) == (ending.BROKEN, False)
 
 
 @pytest.mark.parametrize(
@@ -265,6 +267,34 @@ def test_the_transformation_gives_the_damped_step_in_a_chain():
         optimizer.update(parameters(), optimizer.init(parameters()), parameters())
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_the_transformation_finds_out_whether_rows_are_independent(apart):
+    function = residuals if apart else coupled
+    batch, weights = (BATCH, WEIGHTS) if apart else ({"edge": BATCH["edge"]}, 1.0)
+    optimizer, problem = scale_by_gauss_newton(function, weights=weights), squares(function, weights)
+    loss = half_square(problem).revalue
+
+    def step(p):
+        gradients = jax.grad(loss)(p, batch)
+        return optimizer.update(gradients, optimizer.init(p), p, batch=batch)[0]
+
+    @jax.jit
+    def by_hand(p):
+        j = ravel_rows(
+            jax.jacrev(lambda p: squares(function, WEIGHTS if apart else 1.0).stacked(p, batch))(p)
+        )
+        gradient = ravel_pytree(jax.grad(loss)(p, batch))[0]
+        return jnp.linalg.solve(j.T @ j + 1e-2 * jnp.eye(j.shape[1]), gradient)
+
+    np.testing.assert_allclose(ravel_pytree(jax.jit(step)(parameters()))[0], by_hand(parameters()), rtol=1e-8)
+    assert seems_by_row(function, parameters(), batch) == apart
+
+
+def ravel_rows(jacobian):
+    leaves = jax.tree.leaves(jacobian)
+    return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in leaves], axis=1)
+
+
 def test_the_transformation_refuses_steps_that_raise_the_loss():
     options = Options(damping=delayed_gratification(1e-12), length=learning_rate(1.0))
     optimizer = scale_by_gauss_newton(lambda p, x: jnp.arctan(p * x), by_row=True, options=options)
@@ -285,7 +315,8 @@ def test_parameters_have_the_precision_of_everything():
 
 def test_a_result_is_short_and_has_a_picture():
     history = {"loss": np.asarray([4.0, 1.0, 0.25])}
-    counts = {"nit": 3, "accepted": 2, "success": True, "status": 1, "optimality": 0.0, "seconds": 1.5}
+    counts = {"nit": 3, "accepted": 2, "success": True, "status": 1, "seconds": 1.5}
+    counts |= {"optimality": 0.0, "cosine": 0.0, "covariance": None}
     big = jnp.ones(10**4)
     found = LeastSquaresResult(
         parameters=big, loss=0.25, residuals=big, message="done", history=history, **counts

@@ -16,52 +16,37 @@ import optax
 from jaxtyping import Array, Int
 
 from natgrad import tree
-from natgrad.core import TAKEN, Algorithm, Batch, Info, Model, State
+from natgrad.core import TAKEN, Algorithm, Batch, Model, State
 from natgrad.devices import keep_programs
 from natgrad.errors import InputError, check_counts, check_function, number_of
+from natgrad.fitting.ending import (
+    RUNNING,
+    SECONDS,
+    SLOW,
+    STEPS,
+    WATCHED,
+    Look,
+    Rules,
+    at_minimum,
+    before_its_step,
+    covariance_of,
+    look_at,
+    message_of,
+    settled,
+    status_of,
+)
 from natgrad.fitting.methods import Method, method_of
 from natgrad.fitting.result import LeastSquaresResult
+from natgrad.fitting.units import Units, mean_square, units_of
 from natgrad.layers.task import check_parameters
-from natgrad.metrics.residuals import (
-    Residuals,
-    Squares,
-    first_look,
-    half_square,
-    residual_metric,
-    squares,
-    whole_mean,
-)
+from natgrad.metrics.first_look import FirstLook, column_squares, first_look
+from natgrad.metrics.residuals import Residuals, Squares, half_square, residual_metric, squares
 from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
-from natgrad.solvers.results import FAILED, ILL_CONDITIONED, SOLVED
 from natgrad.updates.descent import descent
 from natgrad.updates.natural import natural
 
 _ROOM = 256  # steps between two looks at the clock, at most
 _PAUSE = 0.5  # seconds between two looks
-_REFUSALS = 60  # steps refused one after the other: nothing helps any more
-_SLOW = 10  # steps taken one after the other that gain little
-
-RUNNING, TARGET, FLAT, SLOW, STUCK, BROKEN, STEPS, SECONDS, WATCHED = range(9)
-MESSAGES = {
-    TARGET: "the loss is at or below `target`",
-    FLAT: "the gradient is at or below `gtol`",
-    SLOW: f"{_SLOW} steps lowered the loss by less than `ftol` of itself each",
-    STUCK: "no step lowers the loss any further in this precision",
-    BROKEN: "the loss or its gradient is not finite; begin elsewhere",
-    STEPS: "the limit of steps was reached",
-    SECONDS: "the limit of seconds was reached",
-    WATCHED: "`watch` ended the fit",
-}
-
-
-class Rules(NamedTuple):
-    """When to end: loss, largest entry of the gradient, relative gain of a step, steps, seconds."""
-
-    target: float
-    gtol: float
-    ftol: float
-    steps: int
-    seconds: float
 
 
 class History(NamedTuple):
@@ -70,8 +55,10 @@ class History(NamedTuple):
     loss: Any
     damping: Any
     accepted: Any
-    optimality: Any
     result: Any
+
+
+_EMPTY = History(*(np.zeros(0),) * 4)
 
 
 class Progress(NamedTuple):
@@ -83,6 +70,16 @@ class Progress(NamedTuple):
     status: Int[Array, ""]
     made: Int[Array, ""]
     history: History
+
+
+class Fit(NamedTuple):
+    """What does not change: the batch, the rules, the parameters' units; compiled steps and looks."""
+
+    batch: Batch
+    rules: Rules
+    units: Units
+    advance: Callable[[Progress, Batch, Array], Progress]
+    look: Callable[[Model, Batch], Look]
 
 
 def least_squares(
@@ -113,6 +110,8 @@ def least_squares(
         **limits: target (a loss that is good enough, 0), gtol (largest entry of the gradient, 0), ftol
             (relative gain of a step, ten times in a row, 1e-10), seconds (no limit).
 
+    Parameters are measured by how far they move the residuals at the start: their units do not matter.
+
     Example:
         >>> x = jnp.linspace(0.0, 1.0, 20)
         >>> model = lambda p, x: p["height"] * jnp.exp(-p["rate"] * x) - 3 * jnp.exp(-2 * x)
@@ -128,26 +127,72 @@ def least_squares(
     check_parameters(parameters)
     parameters = jax.tree.map(jnp.asarray, parameters)
     batch = _in_precision_of(parameters, batch)
-    problem, scale = _problem(residuals, weights, by_row, parameters, batch)
-    algorithm = _algorithm(problem, residuals, method_of(method), scale)
-    advance = jax.jit(lambda at, batch, limit: _advance(algorithm, rules, at, batch, limit))
-    at = _start(algorithm, parameters, batch)
+    known = _known(residuals, weights, by_row, parameters, batch)
+    units = units_of(known.columns, parameters)
+    scaled, problem = units.of(residuals), squares(units.of(residuals), weights, by_row=known.by_row)
+    algorithm = _algorithm(problem, scaled, method_of(method), float(mean_square(known.columns, units)))
+    fit = Fit(
+        batch,
+        rules,
+        units,
+        jax.jit(lambda at, batch, limit: _advance(algorithm, rules, units, at, batch, limit)),
+        jax.jit(lambda q, batch: look_at(problem, units, q, batch)),
+    )
+    at, rows = _until_the_end(fit, _start(algorithm, units.scaled(parameters), batch), watch, began)
+    return _result(fit, residuals, at, rows, time.perf_counter() - began)
+
+
+def _until_the_end(
+    fit: Fit, at: Progress, watch: Callable[[Model, int], Any] | None, began: float
+) -> tuple[Progress, list[History]]:
+    """Steps, many at a time, until a rule ends the fit; a slow fit that is not at a minimum continues."""
     rows: list[History] = []
-    room = 4
+    room, made = 4, 0
     while int(at.status) == RUNNING:
-        left = rules.steps - sum(len(row.loss) for row in rows)
-        if left <= 0 or (rows and time.perf_counter() - began >= rules.seconds):
-            at = at._replace(status=jnp.asarray(STEPS if left <= 0 else SECONDS, jnp.int32))
-            break
+        left = fit.rules.steps - made
+        if left <= 0 or (rows and time.perf_counter() - began >= fit.rules.seconds):
+            return at._replace(status=jnp.asarray(STEPS if left <= 0 else SECONDS, jnp.int32)), rows
         looked = time.perf_counter()
-        at = advance(at, batch, jnp.asarray(min(room, left, _ROOM), jnp.int32))
-        made = int(at.made)
-        rows.append(History(*(np.asarray(column)[:made] for column in at.history)))
-        each = (time.perf_counter() - looked) / max(made, 1)
-        if watch is not None and watch(at.state.model, sum(len(row.loss) for row in rows)):
+        at = fit.advance(at, fit.batch, jnp.asarray(min(room, left, _ROOM), jnp.int32))
+        rows.append(History(*(np.asarray(column)[: int(at.made)] for column in at.history)))
+        made += int(at.made)
+        each = (time.perf_counter() - looked) / max(int(at.made), 1)
+        if int(at.status) == SLOW and not at_minimum(fit.look(at.state.model, fit.batch), rows[0].loss[0]):
+            at = at._replace(status=jnp.asarray(RUNNING, jnp.int32), slow=jnp.zeros_like(at.slow))
+        if watch is not None and watch(fit.units.plain(at.state.model), made):
             at = at._replace(status=jnp.where(at.status == RUNNING, WATCHED, at.status))
         room = room * 2 if len(rows) == 1 else max(1, min(_ROOM, int(_PAUSE / each)))
-    return _result(problem, residuals, at, batch, rows, time.perf_counter() - began)
+    return at, rows
+
+
+def _result(
+    fit: Fit, residuals: Residuals, at: Progress, rows: list[History], seconds: float
+) -> LeastSquaresResult:
+    """Everything at the parameters that are returned."""
+    seen, history, found = fit.look(at.state.model, fit.batch), _joined(rows), fit.units.plain(at.state.model)
+    solved = int(history.result[-1]) if len(history.result) else 0
+    first = float(history.loss[0]) if len(history.loss) else float(seen.loss)
+    status = settled(int(at.status), seen, fit.rules, first, solved)
+    return LeastSquaresResult(
+        parameters=found,
+        loss=float(seen.loss),
+        residuals=jax.jit(residuals)(found, fit.batch),
+        optimality=float(seen.optimality),
+        cosine=float(seen.cosine),
+        covariance=covariance_of(seen, fit.units),
+        nit=len(history.loss),
+        accepted=int(history.accepted.sum()),
+        success=status > 0,
+        status=status,
+        message=message_of(status, solved),
+        seconds=seconds,
+        history={"loss": history.loss, "damping": history.damping, "accepted": history.accepted > 0},
+    )
+
+
+def _joined(rows: list[History]) -> History:
+    """One history of all looks; without one, an empty one."""
+    return History(*(np.concatenate(columns) for columns in zip(*rows, strict=True))) if rows else _EMPTY
 
 
 def _in_precision_of(parameters: Model, batch: Batch) -> Batch:
@@ -188,15 +233,14 @@ def _rules(steps: int, limits: dict[str, float]) -> Rules:
     return Rules(steps=steps, **(known | limits))
 
 
-def _problem(
+def _known(
     residuals: Residuals, weights: Any, by_row: bool | None, parameters: Model, batch: Batch
-) -> tuple[Squares, float]:
-    """The sum of squares, and the scale of its metric."""
+) -> FirstLook:
+    """Whether rows are independent, and the squares of R's columns."""
     if by_row is None:
-        apart, mean = first_look(residuals, weights, parameters, batch)
-        return squares(residuals, weights, by_row=apart), mean
+        return first_look(residuals, weights, parameters, batch)
     problem = squares(residuals, weights, by_row=by_row)
-    return problem, whole_mean(problem, parameters, batch)
+    return FirstLook(by_row, column_squares(problem, parameters, batch))
 
 
 def _algorithm(problem: Squares, residuals: Residuals, method: Method, scale: float) -> Algorithm:
@@ -214,10 +258,12 @@ def _algorithm(problem: Squares, residuals: Residuals, method: Method, scale: fl
 def _start(algorithm: Algorithm, parameters: Model, batch: Batch) -> Progress:
     state = algorithm.init(jax.random.key(0), parameters, batch)
     zero, kind = jnp.zeros((), jnp.int32), state.direction.level.dtype
-    return Progress(state, zero, zero, zero, zero, History(*(jnp.zeros(_ROOM, kind),) * 5))
+    return Progress(state, zero, zero, zero + RUNNING, zero, History(*(jnp.zeros(_ROOM, kind),) * 4))
 
 
-def _advance(algorithm: Algorithm, rules: Rules, at: Progress, batch: Batch, limit: Array) -> Progress:
+def _advance(
+    algorithm: Algorithm, rules: Rules, units: Units, at: Progress, batch: Batch, limit: Array
+) -> Progress:
     """Up to `limit` steps, fewer where a rule ends the fit."""
 
     def more(at: Progress) -> Array:
@@ -231,53 +277,14 @@ def _advance(algorithm: Algorithm, rules: Rules, at: Progress, batch: Batch, lim
         gained = taken & ~(evidence.ratio < rules.ftol)
         refused = jnp.where(taken, 0, at.refused + 1)
         slow = jnp.where(taken, jnp.where(gained, 0, at.slow + 1), at.slow)
-        steepest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(info.gradient)]))
-        row = History(info.value, evidence.damping, taken, steepest, evidence.result)
+        slopes = jax.tree.leaves(units.scaled(info.gradient))
+        steepest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in slopes]))
+        row = History(info.value, evidence.damping, taken, evidence.result)
         put = lambda column, value: column.at[at.made].set(value.astype(column.dtype))  # noqa: E731
         history = jax.tree.map(put, at.history, row)
-        status = _status(rules, info, steepest, refused, slow)
-        kept = tree.select((status == TARGET) | (status == FLAT), at.state, state)
-        return Progress(kept, refused, slow, status, at.made + 1, history)
+        status = status_of(rules, info, steepest, refused, slow)
+        ended = before_its_step(status)
+        kept = tree.select(ended, at.state, state)
+        return Progress(kept, refused, slow, status, jnp.where(ended, at.made, at.made + 1), history)
 
     return jax.lax.while_loop(more, step, at._replace(made=jnp.zeros((), jnp.int32)))
-
-
-def _status(rules: Rules, info: Info, steepest: Array, refused: Array, slow: Array) -> Array:
-    """The first rule that holds."""
-    found = jnp.asarray(RUNNING, jnp.int32)
-    for code, holds in (
-        (STUCK, refused >= _REFUSALS),
-        (SLOW, slow >= _SLOW),
-        (FLAT, steepest <= rules.gtol),
-        (TARGET, info.value <= rules.target),
-        (BROKEN, ~jnp.isfinite(info.value) | ~jnp.isfinite(steepest)),
-    ):
-        found = jnp.where(holds, code, found)
-    return found
-
-
-def _result(
-    problem: Squares, residuals: Residuals, at: Progress, batch: Batch, rows: list[History], seconds: float
-) -> LeastSquaresResult:
-    parameters = at.state.model
-    rho, found = jax.jit(lambda p, b: (problem.stacked(p, b), residuals(p, b)))(parameters, batch)
-    history = History(*(np.concatenate(columns) for columns in zip(*rows, strict=True)))
-    status, accepted, solved = int(at.status), int(history.accepted.sum()), int(history.result[-1])
-    message = MESSAGES[status]
-    if solved in (ILL_CONDITIONED, FAILED):
-        message += f"; {SOLVED[solved]}"
-    unsolved = solved == FAILED or (solved == ILL_CONDITIONED and not accepted)
-    ended = status in (TARGET, FLAT, SLOW) or (status == STUCK and not unsolved)
-    return LeastSquaresResult(
-        parameters=parameters,
-        loss=float(0.5 * rho @ rho),
-        residuals=found,
-        optimality=float(history.optimality[-1]),
-        nit=len(history.loss),
-        accepted=accepted,
-        success=ended,
-        status=status,
-        message=message,
-        seconds=seconds,
-        history={"loss": history.loss, "damping": history.damping, "accepted": history.accepted > 0},
-    )

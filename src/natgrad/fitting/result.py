@@ -8,17 +8,29 @@ import numpy as np
 
 @dataclass(frozen=True, repr=False)
 class LeastSquaresResult:
-    """What was found. `success` says that a tolerance or the target was met, `message` why the fit ended.
+    """What was found: everything is of the parameters that are returned, `message` says why the fit ended.
 
-    `loss` is (1/2) sum_k weight_k mean(r_k^2), `residuals` are those of the function itself, without weights;
-    `nit` counts steps, of which `accepted` were taken. `history` has the loss before every step, its damping
-    and whether it was taken.
+    Attributes:
+        loss: (1/2) sum_k weight_k mean(r_k^2).
+        residuals: those of the function itself, without weights.
+        optimality: the largest entry of the loss's gradient.
+        cosine: the largest one of the angles between the residuals and their derivatives by a parameter; zero
+            at a minimum, whatever the units.
+        covariance: of the parameters, in the order of `ravel_pytree`, for residuals that all have the same
+            unknown variance where weighted; None for more than 200 parameters, or where they are not all
+            determined.
+        nit, accepted: steps, and those of them that were taken.
+        success: whether a rule for good ends was met; status: which one, a positive number. 0 stands for the
+            limit of steps, negative numbers for other ends (`natgrad.fitting.ending`).
+        history: the loss before every step, its damping and whether it was taken.
     """
 
     parameters: Any
     loss: float
     residuals: Any
     optimality: float
+    cosine: float
+    covariance: np.ndarray | None
     nit: int
     accepted: int
     success: bool

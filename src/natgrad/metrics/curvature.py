@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad.core import Carry, Metric, Model, Product
 from natgrad.devices import by_own_rows, row_products
 from natgrad.errors import InputError
+from natgrad.layers.apart import check_apart
 from natgrad.layers.outputs import Output
 from natgrad.layers.task import Examples, Task, TaskBatch, check_outputs, check_parameters, task_loss
 from natgrad.metrics.portions import over_portions, portions, summed
@@ -79,6 +80,7 @@ class Curvature:
 
     def factor_rows(self) -> Float[Array, "sample parameter"]:
         """R as a matrix in the order of `ravel_pytree`, for small problems; a device makes its own rows."""
+        check_apart(self.task.network, self.parameters, self.inputs)
 
         def made(parameters: Model, rows: Examples) -> Array:
             size = min(self.rows_at_once or rows.number, rows.number)

@@ -26,12 +26,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natgrad import tree
 from natgrad.core import Carry, Metric, Model, Product
 from natgrad.errors import InputError
+from natgrad.layers.apart import check_apart
 from natgrad.layers.task import Examples, Task, TaskBatch
 from natgrad.metrics.curvature import Curvature, TaskMetric, monte_carlo_fisher
+from natgrad.metrics.layer_report import other_lines
 from natgrad.metrics.programs import TracedLayer, changed_outputs, from_matrix, output_rows, to_matrix
 from natgrad.metrics.tracing import TracedNetwork, traced_network
 from natgrad.tree import pytree, static
 
+_ROOM_MB = 64.0  # of gradients, row by row, of what belongs to no layer
 _LARGEST = 1024  # parameters of a layer whose exact block is stored
 
 
@@ -142,26 +145,6 @@ def exact_blocks(
     return _of_layers(metric, make, decay)
 
 
-def layer_report(network: Callable[[Model, Any], Array], parameters: Model, inputs: Any) -> list[str]:
-    """What is a layer of a network, and which leaves are not, in a line for each."""
-    found = traced_network(network, parameters, inputs)
-    paths, lines = _paths(parameters), []
-    for layer in found.layers:
-        kind = "dense" if layer.window is None else "convolution"
-        leaves = [paths[leaf] for leaf in (layer.weight, layer.bias) if leaf is not None]
-        lines.append(f"{' and '.join(leaves)}: {kind}, {layer.side} x {layer.shape[1]}")
-    return lines + _other_lines(found, parameters)
-
-
-def _other_lines(found: TracedNetwork, parameters: Model) -> list[str]:
-    paths = _paths(parameters)
-    return [f"{paths[leaf]}: diagonal, since {why}" for leaf, why in found.others.items()]
-
-
-def _paths(parameters: Model) -> list[str]:
-    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(parameters)[0]]
-
-
 def _of_layers(metric: TaskMetric | None, make: _Make, decay: float) -> TaskMetric:
     if not 0 <= decay < 1:
         raise InputError(f"the decay of an average is a number from 0 to below 1, got {decay}")
@@ -210,40 +193,53 @@ def _averaging(fresh: Metric, decay: float) -> Metric:
 def _measured(curvature: Curvature, make: _Make, *, drawn: bool) -> LayerBlocks:
     """The blocks; what is `drawn` only to estimate the Fisher is left out where that is known."""
     traced = traced_network(curvature.task.network, curvature.parameters, curvature.inputs)
+    check_apart(curvature.task.network, curvature.parameters, curvature.inputs)
     if traced.others:
-        said = "; ".join(_other_lines(traced, curvature.parameters))
+        said = "; ".join(other_lines(traced, curvature.parameters))
         warnings.warn(f"not all parameters belong to layers: {said}", UserWarning, stacklevel=2)
-    rows, squares = jax.vmap(lambda row: _row(traced, curvature, row))(curvature.rows)
+    rows, _ = jax.vmap(lambda row: _row(traced, curvature, row, ()))(curvature.rows)
     if drawn:
         rows = [_with_known(layer, curvature, one) for layer, one in zip(traced.layers, rows, strict=True)]
     blocks = tuple(make(one) for one in rows)
-    diagonals = tuple(square.mean(axis=0) for square in squares)
+    diagonals = tuple(_diagonals(traced, curvature)) if traced.others else ()
     return LayerBlocks(curvature.parameters, blocks, diagonals, traced.layers, tuple(traced.others))
 
 
+def _diagonals(traced: TracedNetwork, curvature: Curvature) -> list[Float[Array, "..."]]:
+    """The mean squared gradients of what belongs to no layer: of all rows at once where they are small."""
+    others, number = tuple(traced.others), curvature.rows.number
+    leaves = [jax.tree.leaves(curvature.parameters)[index] for index in others]
+    squares = lambda row: _row(traced, curvature, row, others)[1]  # noqa: E731
+    if number * sum(leaf.nbytes for leaf in leaves) <= _ROOM_MB * 2**20:
+        return [square.mean(axis=0) for square in jax.vmap(squares)(curvature.rows)]
+    add = lambda sums, row: (tree.add(sums, squares(row)), None)  # noqa: E731
+    sums, _ = jax.lax.scan(add, tree.zeros(leaves), curvature.rows)
+    return [total / number for total in sums]
+
+
 def _row(
-    traced: TracedNetwork, curvature: Curvature, row: Examples
+    traced: TracedNetwork, curvature: Curvature, row: Examples, others: tuple[int, ...]
 ) -> tuple[list[LayerRows], list[Float[Array, "..."]]]:
     """What the layers see of one row, the derivatives of their outputs; squared gradients of other leaves."""
     single = jax.tree.map(lambda leaf: leaf[None], row)
     leaves, inputs = jax.tree.leaves(curvature.parameters), jax.tree.leaves(single.inputs)
 
-    def changed(changes: list[Array], others: list[Array]) -> tuple[Array, list[Array]]:
+    def changed(changes: list[Array], values: list[Array]) -> tuple[Array, list[Array]]:
         given = list(leaves)
-        for index, other in zip(traced.others, others, strict=True):
-            given[index] = other
+        for index, value in zip(others, values, strict=True):
+            given[index] = value
         return changed_outputs(traced.program, traced.layers, [*given, *inputs], changes)
 
     zeros = [jnp.zeros(layer.result, leaves[layer.weight].dtype) for layer in traced.layers]
-    outputs, pull, seen = jax.vjp(changed, zeros, [leaves[index] for index in traced.others], has_aux=True)
+    outputs, pull, seen = jax.vjp(changed, zeros, [leaves[index] for index in others], has_aux=True)
     basis = jnp.eye(curvature.form.rank(outputs, single.targets), dtype=outputs.dtype)[:, None]
     root = lambda w: curvature.form.root(outputs, single.targets, w)  # type: ignore[misc]  # noqa: E731
-    slopes, others = jax.vmap(lambda w: pull(root(w)))(basis)
+    slopes, gradients = jax.vmap(lambda w: pull(root(w)))(basis)
     found = [
         LayerRows(_with_one(layer, given), jax.vmap(lambda d, own=layer: output_rows(own, d))(slope))
         for layer, given, slope in zip(traced.layers, seen, slopes, strict=True)
     ]
-    return found, [(other**2).sum(axis=0) for other in others]
+    return found, [(gradient**2).sum(axis=0) for gradient in gradients]
 
 
 def _with_known(layer: TracedLayer, curvature: Curvature, rows: LayerRows) -> LayerRows:

@@ -39,9 +39,13 @@ class Squares(NamedTuple):
 
     def has_cheap_rows(self, parameters: Model, batch: Batch) -> bool:
         """Whether R takes no longer than a gradient, and fits in memory."""
+        return self.by_row and self.fits(parameters, batch)
+
+    def fits(self, parameters: Model, batch: Batch) -> bool:
+        """Whether R fits in memory."""
         rho = jax.eval_shape(self.stacked, parameters, batch)
         size = rho.size * sum(leaf.size for leaf in jax.tree.leaves(parameters))
-        return self.by_row and size * rho.dtype.itemsize <= LARGEST_MB * 2**20
+        return size * rho.dtype.itemsize <= LARGEST_MB * 2**20
 
 
 def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -> Squares:
@@ -49,7 +53,7 @@ def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -
 
     def stacked(parameters: Model, batch: Batch) -> Float[Array, " sample"]:
         found = residuals(parameters, batch)
-        leaves, scales = _checked(found), _scales(found, weights)
+        leaves, scales = _checked(found), scales_of(found, weights)
         return jnp.concatenate([s * leaf.reshape(-1) for s, leaf in zip(scales, leaves, strict=True)])
 
     if not by_row:
@@ -57,8 +61,10 @@ def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -
 
     def rows(parameters: Model, batch: Batch) -> _Rows:
         shapes = jax.eval_shape(residuals, parameters, batch)
-        scales = _scales(shapes, weights)
-        parts = [s * part for s, part in zip(scales, _row_by_row(residuals, parameters, batch), strict=True)]
+        scales = scales_of(shapes, weights)
+        parts = [
+            s * part for s, part in zip(scales, rows_made_apart(residuals, parameters, batch), strict=True)
+        ]
         return jnp.concatenate(parts)
 
     return Squares(stacked, rows, by_row=True)
@@ -165,7 +171,7 @@ def _checked(found: Any) -> list[Array]:
     return leaves
 
 
-def _scales(found: Any, weights: Any) -> list[Array]:
+def scales_of(found: Any, weights: Any) -> list[Array]:
     """sqrt(weight / size) of every array."""
     leaves, structure = jax.tree.leaves(found), jax.tree.structure(found)
     given: Any = jax.tree.structure(weights)
@@ -195,7 +201,7 @@ def _pulled(pull: Callable[[Array], tuple[Model]], like: Array) -> _Rows:
     return jnp.concatenate([leaf.reshape(like.size, -1) for leaf in leaves], axis=1)
 
 
-def _row_by_row(residuals: Residuals, parameters: Model, batch: Batch) -> list[_Rows]:
+def rows_made_apart(residuals: Residuals, parameters: Model, batch: Batch) -> list[_Rows]:
     """The Jacobian of every array of residuals, each of its rows from a batch of one row."""
     parts, structure = batch_parts(residuals, parameters, batch)
     firsts = [jax.tree.map(lambda leaf: leaf[:1], part) for part in parts]
@@ -236,49 +242,3 @@ def _single(residuals: Residuals, parameters: Model, batch: Batch, shapes: Any) 
     first = jax.eval_shape(lambda b: jax.tree.map(lambda leaf: leaf[:1], b), batch)
     found = jax.eval_shape(residuals, parameters, first)
     return jax.tree.all(jax.tree.map(lambda one, all_: one.shape == (1, *all_.shape[1:]), found, shapes))
-
-
-class FirstLook(NamedTuple):
-    """What one look at R before a fit says: whether rows are independent, and the mean of F's diagonal."""
-
-    by_row: bool
-    mean: float
-
-
-def first_look(residuals: Residuals, weights: Any, parameters: Model, batch: Batch) -> FirstLook:
-    """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's.
-
-    Residuals need not bear a batch of one row; those that do not are not independent by row.
-    """
-    try:
-        batch_parts(residuals, parameters, batch)
-        agrees, mean = jax.jit(lambda p, b: _compared(residuals, weights, p, b))(parameters, batch)
-    except (TypeError, ValueError, IndexError):
-        agrees, mean = False, 0.0
-    if agrees:
-        return FirstLook(True, float(mean))
-    return FirstLook(False, whole_mean(squares(residuals, weights), parameters, batch))
-
-
-def whole_mean(problem: Squares, parameters: Model, batch: Batch) -> float:
-    """The mean of F's diagonal, by one product."""
-    key = jax.random.key(0)
-    mean = jax.jit(lambda p, b: ResidualCurvature(p, b, problem).mean_diagonal(key))
-    return float(mean(parameters, batch))
-
-
-def _compared(
-    residuals: Residuals, weights: Any, parameters: Model, batch: Batch
-) -> tuple[Array, Float[Array, ""]]:
-    """Whether R made row by row is the Jacobian, array by array; and the mean of F's diagonal."""
-    flat, unravel = ravel_pytree(parameters)
-    probe = jnp.cos(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
-    whole = jax.jvp(lambda p: residuals(p, batch), (parameters,), (unravel(probe),))[1]
-    close = jnp.sqrt(jnp.finfo(flat.dtype).eps)
-    agrees, trace = [], jnp.zeros((), flat.dtype)
-    leaves, scales = jax.tree.leaves(whole), _scales(whole, weights)
-    for leaf, scale, rows in zip(leaves, scales, _row_by_row(residuals, parameters, batch), strict=True):
-        error = jnp.linalg.norm(leaf.reshape(-1) - rows @ probe)
-        agrees.append(error <= close * jnp.linalg.norm(leaf))
-        trace += scale**2 * (rows * rows).sum()
-    return jnp.stack(agrees).all(), trace / flat.size

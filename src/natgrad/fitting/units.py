@@ -1,0 +1,47 @@
+"""Parameters in units of how far they move the residuals: how a user measures them does not matter.
+
+With D the norms of R's columns at the start, rounded to powers of two, a fit is one in q = D p. There the
+columns of R have about the length one, and one damping is right for all of them [marquardt1963, more1978].
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from natgrad.core import Model
+from natgrad.metrics.residuals import Residuals
+
+
+class Units(NamedTuple):
+    """D, as a tree like the parameters."""
+
+    sizes: Model
+
+    def scaled(self, parameters: Model) -> Model:
+        """q = D p."""
+        return jax.tree.map(jnp.multiply, self.sizes, parameters)
+
+    def plain(self, scaled: Model) -> Model:
+        """p = q / D, exactly: these are powers of two."""
+        return jax.tree.map(jnp.divide, scaled, self.sizes)
+
+    def of(self, residuals: Residuals) -> Residuals:
+        """The residuals as a function of q."""
+        return lambda q, batch: residuals(self.plain(q), batch)
+
+
+def units_of(columns: Float[Array, " parameter"], parameters: Model) -> Units:
+    """From the squares of R's columns; a parameter without effect has the mean one."""
+    usual = jnp.sqrt(columns.mean())
+    norms = jnp.where(columns > 0, jnp.sqrt(columns), usual)
+    known = jnp.isfinite(norms) & (norms > 0)
+    sizes = jnp.exp2(jnp.round(jnp.log2(jnp.where(known, norms, 1))))
+    return Units(ravel_pytree(parameters)[1](sizes))
+
+
+def mean_square(columns: Array, units: Units) -> Any:
+    """The mean of F's diagonal in these units."""
+    return jnp.mean(columns / ravel_pytree(units.sizes)[0] ** 2)

@@ -1,0 +1,99 @@
+"""A look at residuals before a fit: are their rows independent, how far does each parameter move them?"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from natgrad.core import Batch, Model
+from natgrad.layers.apart import made_up
+from natgrad.metrics.residuals import (
+    ResidualCurvature,
+    Residuals,
+    Squares,
+    batch_parts,
+    rows_made_apart,
+    scales_of,
+    squares,
+)
+
+
+class FirstLook(NamedTuple):
+    """What one look at R before a fit says: whether rows are independent, and the squares of its columns."""
+
+    by_row: bool
+    columns: Float[Array, " parameter"]
+
+
+def first_look(residuals: Residuals, weights: Any, parameters: Model, batch: Batch) -> FirstLook:
+    """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's.
+
+    Residuals need not bear a batch of one row; those that do not are not independent by row.
+    """
+    try:
+        batch_parts(residuals, parameters, batch)
+        agrees, columns = jax.jit(lambda p, b: _compared(residuals, weights, p, b))(parameters, batch)
+    except Exception:
+        agrees, columns = False, jnp.zeros(())
+    if agrees:
+        return FirstLook(True, columns)
+    return FirstLook(False, column_squares(squares(residuals, weights), parameters, batch))
+
+
+def seems_by_row(residuals: Residuals, parameters: Model, batch: Batch) -> bool:
+    """The same for shapes alone, with made-up numbers, also while a program is traced."""
+    shapes = jax.eval_shape(lambda *given: given, parameters, batch)
+    with jax.ensure_compile_time_eval():
+        numbers = jax.tree.map(made_up, shapes)
+        try:
+            batch_parts(residuals, *shapes)
+            return bool(jax.jit(lambda p, b: _compared(residuals, 1.0, p, b)[0])(*numbers))
+        except Exception:
+            return False
+
+
+def squares_by_rows(
+    residuals: Residuals, weights: Any, by_row: bool | None
+) -> Callable[[Model, Batch], Squares]:
+    """The sum of squares for parameters and a batch; whether by row is tried once for their shapes."""
+    problems = {apart: squares(residuals, weights, by_row=apart) for apart in (False, True)}
+    tried: dict[Any, bool] = {}
+
+    def problem_for(parameters: Model, batch: Batch) -> Squares:
+        if by_row is not None:
+            return problems[by_row]
+        given = jax.tree.structure((parameters, batch)), *map(jnp.shape, jax.tree.leaves((parameters, batch)))
+        if given not in tried:
+            tried[given] = seems_by_row(residuals, parameters, batch)
+        return problems[tried[given]]
+
+    return problem_for
+
+
+def column_squares(problem: Squares, parameters: Model, batch: Batch) -> Float[Array, " parameter"]:
+    """The diagonal of F in the order of `ravel_pytree`; where R does not fit in memory, its mean."""
+    if problem.fits(parameters, batch):
+        return jax.jit(lambda p, b: (problem.rows(p, b) ** 2).sum(axis=0))(parameters, batch)
+    key, size = jax.random.key(0), sum(leaf.size for leaf in jax.tree.leaves(parameters))
+    mean = jax.jit(lambda p, b: ResidualCurvature(p, b, problem).mean_diagonal(key))
+    return jnp.full(size, mean(parameters, batch))
+
+
+def _compared(
+    residuals: Residuals, weights: Any, parameters: Model, batch: Batch
+) -> tuple[Array, Float[Array, " parameter"]]:
+    """Whether R made row by row is the Jacobian, array by array; and the squares of its columns."""
+    flat, unravel = ravel_pytree(parameters)
+    probe = jnp.cos(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
+    whole = jax.jvp(lambda p: residuals(p, batch), (parameters,), (unravel(probe),))[1]
+    close = jnp.sqrt(jnp.finfo(flat.dtype).eps)
+    agrees, columns = [], jnp.zeros(flat.size, flat.dtype)
+    leaves, scales = jax.tree.leaves(whole), scales_of(whole, weights)
+    for leaf, scale, rows in zip(leaves, scales, rows_made_apart(residuals, parameters, batch), strict=True):
+        error = jnp.linalg.norm(leaf.reshape(-1) - rows @ probe)
+        agrees.append(error <= close * jnp.linalg.norm(leaf))
+        columns += scale**2 * (rows * rows).sum(axis=0)
+    return jnp.stack(agrees).all(), columns
