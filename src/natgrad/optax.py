@@ -50,12 +50,12 @@ from natgrad.solvers.rows import cholesky_solve, qr_solve
 from natgrad.solvers.truncated import conjugate_gradient, little_progress, small_residual
 from natgrad.solvers.whole import dense_solve, dual_solve
 from natgrad.updates.arguments import check_alike, task_arguments
-from natgrad.updates.damping import Damping, constant, delayed_gratification, levenberg_marquardt, scheduled
+from natgrad.updates.damping import constant, delayed_gratification, levenberg_marquardt, scheduled
 from natgrad.updates.first_order import inverse_time
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.linked import linked
 from natgrad.updates.natural import Options
-from natgrad.updates.transformation import measured, options_of
+from natgrad.updates.transformation import DampingLike, damping_of, measured, options_of
 
 __all__ = [
     "Options",
@@ -110,11 +110,12 @@ def natural_gradient(
     network: Network,
     output: Output,
     *,
-    damping: Damping | float | None = None,
+    damping: DampingLike | None = None,
     metric: TaskMetric | None = None,
     solver: Solver | None = None,
     options: Options | None = None,
     example: Any = None,
+    example_targets: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Measure gradients by a metric of the network's outputs.
@@ -129,13 +130,14 @@ def natural_gradient(
     Args:
         network: from (parameters, inputs) to outputs.
         output: what the outputs say about targets.
-        damping: a number (0.01 by default), `scheduled(...)` or `levenberg_marquardt(...)`.
+        damping: a number (0.01 by default), an optax schedule, or `levenberg_marquardt(...)`.
         metric: `fisher()` by default.
         solver: by default exact where that is small, otherwise 20 conjugate gradients.
         options: damping together with lengths, warm start and so on; a length is multiplied in (1 by
             default), and `optax.scale(-1.0)` then completes the chain.
-        example: inputs of which only the shapes count; needed where blocks of layers are kept for several
-            steps (`Options(refresh=20)`) or averaged.
+        example: inputs of which only the shapes count; needed where a metric is kept for several steps
+            (`Options(refresh=20)`) or averaged. Give as many rows as in a step, unless for blocks of layers.
+        example_targets: their targets, for a metric that looks at targets.
         seed: of the random numbers that some metrics draw.
     """
     task, chosen = (
@@ -146,7 +148,7 @@ def natural_gradient(
     )
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
-    like = None if example is None else TaskBatch(Examples(example))
+    like = None if example is None else TaskBatch(Examples(example, example_targets))
     return measured(task_metric, solved, chosen, partial(task_arguments, task), seed, like)
 
 
@@ -155,7 +157,7 @@ def layerwise_gradient(
     output: Output,
     example: Any,
     *,
-    damping: Damping | float | None = None,
+    damping: DampingLike | None = None,
     refresh: int = 20,
     decay: float = 0.8,
     seed: int = 0,
@@ -174,8 +176,7 @@ def layerwise_gradient(
         decay: of the averages, from one renewal to the next.
         seed: of the targets that are drawn.
     """
-    given = 0.1 if damping is None else damping
-    strength = given if isinstance(given, Damping) else constant(given)
+    strength = damping_of(0.1 if damping is None else damping)
     return natural_gradient(
         network,
         output,
@@ -192,7 +193,7 @@ def scale_by_gauss_newton(
     *,
     weights: Any = 1.0,
     by_row: bool | None = None,
-    damping: Damping | float | None = None,
+    damping: DampingLike | None = None,
     solver: Solver | None = None,
     options: Options | None = None,
     seed: int = 0,
@@ -209,7 +210,7 @@ def scale_by_gauss_newton(
         by_row: whether a row of an array of residuals depends on the same row of its part of the batch only,
             which makes most steps many times faster; the batch must then be laid out as the residuals are. By
             default that is tried once, with made-up numbers.
-        damping: a number (0.01 by default), `scheduled(...)`, `levenberg_marquardt(...)` and so on.
+        damping: a number (0.01 by default), an optax schedule, `levenberg_marquardt(...)` and so on.
         solver: by default exact at the price of 3,000 products or less, otherwise 20 conjugate gradients.
         options: as for `natural_gradient`.
         seed: of the random numbers of a relative damping.

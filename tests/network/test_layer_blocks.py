@@ -433,7 +433,7 @@ def test_mistakes_are_said():
         natural_gradient(network, linear(), metric=kronecker_blocks(decay=0.5)).init(params)
     with pytest.raises(InputError, match=r"cannot keep .* got refresh 3; give example"):
         natural_gradient(network, linear(), options=Options(refresh=3))
-    with pytest.raises(InputError, match="blocks of layers need a metric with a factor; use fisher"):
+    with pytest.raises(InputError, match="blocks of layers need a metric with a factor: fisher"):
         operator(kronecker_blocks(fisher()), network, params, x, linear()._replace(root=None))
     with pytest.raises(InputError, match="this solver needs blocks of layers; use kronecker_blocks"):
         block_solve().prepare(operator(monte_carlo_fisher(), network, params, x, linear()), 0.1, 0.0)

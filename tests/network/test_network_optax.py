@@ -119,6 +119,39 @@ def test_an_adaptive_damping_follows_the_ratio_of_the_direction_itself():
         np.testing.assert_allclose(state.kept.level, 0.3 * factor)
 
 
+def test_a_metric_of_targets_is_kept_if_examples_have_them():
+    _, parameters, rows = problem("softmax")
+    kept = ng.natural_gradient(
+        odd,
+        ng.softmax(),
+        metric=ng.kronecker_blocks(ng.uncentered_covariance()),
+        solver=ng.factored_solve(),
+        options=ng.Options(refresh=2),
+        example=rows.inputs,
+        example_targets=rows.targets,
+    )
+    with pytest.warns(UserWarning, match="not all parameters belong to layers"):
+        found, state = once(kept, parameters, parameters, inputs=rows.inputs, targets=rows.targets)
+    assert int(state.kept.age) == 1
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+
+
+def test_a_damping_is_a_number_a_schedule_or_what_is_injected():
+    _, parameters, rows = problem("softmax")
+    numbers = {}
+    for name, damping in {"number": 0.3, "schedule": optax.constant_schedule(0.3)}.items():
+        transformation = ng.natural_gradient(odd, ng.softmax(), damping=damping)
+        numbers[name] = once(transformation, parameters, parameters, inputs=rows.inputs)[0]
+    injected = optax.inject_hyperparams(
+        lambda damping: ng.natural_gradient(odd, ng.softmax(), damping=damping)
+    )
+    with jax.numpy_dtype_promotion("standard"):
+        numbers["injected"] = once(injected(damping=0.3), parameters, parameters, inputs=rows.inputs)[0]
+    for found in numbers.values():
+        for one, other in zip(*map(jax.tree.leaves, (found, numbers["number"])), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_float32_parameters_stay_float32_also_where_float64_is_enabled():
     _, parameters, rows = problem("softmax")
@@ -156,6 +189,12 @@ def test_what_cannot_be_measured_is_refused_in_one_sentence():
             natural.update(*arguments, **extra)
     with pytest.raises(InputError, match="must be floating-point, but \\['steps'\\] is int"):
         natural.init({"steps": jnp.zeros((), int), **parameters})
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), parameters)
+    with pytest.raises(InputError, match=r"in float32 or float64, but \['bias'\].* is bfloat16; keep"):
+        natural.init(half)
+    for refresh in (0, 2.5):
+        with pytest.raises(InputError, match="refresh: expected"):
+            ng.layerwise_gradient(odd, ng.softmax(), x, refresh=refresh)
     with pytest.raises(InputError, match="damping as part of `options` or by itself, got both; give one"):
         ng.natural_gradient(odd, ng.softmax(), damping=0.1, options=ng.Options())
     with pytest.raises(InputError, match=r"natural_gradient cannot keep .* got refresh 5; give example"):

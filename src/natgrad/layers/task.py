@@ -93,6 +93,12 @@ def check_parameters(parameters: Model) -> None:
                 f"but {jax.tree_util.keystr(path) or 'the only one'} is {kind}; "
                 "keep counters and masks out of the parameters"
             )
+        if jnp.finfo(kind).bits < 32:
+            raise InputError(
+                f"systems are solved in float32 or float64, but "
+                f"{jax.tree_util.keystr(path) or 'the only leaf'} of the parameters is {kind}; keep the "
+                "parameters in float32 and cast them inside of the network"
+            )
 
 
 def check_outputs(task: Task, parameters: Model, rows: Examples) -> jax.ShapeDtypeStruct:

@@ -157,7 +157,10 @@ def _of_layers(metric: TaskMetric | None, make: _Make, decay: float) -> TaskMetr
         ) -> tuple[LayerBlocks, Carry]:
             curvature, _ = whole.measure(key, (), model, batch)
             if not isinstance(curvature, Curvature) or curvature.form.root is None:
-                raise InputError("blocks of layers need a metric with a factor; use fisher() or one of draws")
+                raise InputError(
+                    "blocks of layers need a metric with a factor: fisher() of linear(), sigmoid() or "
+                    "softmax(), or one of drawn or given targets; got another metric, or another output"
+                )
             return _measured(curvature, make, drawn=metric is None), carry
 
         fresh = Metric(lambda key, model, batch: (), measure)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -89,5 +90,5 @@ def delayed_gratification(
 
 
 def _positive(value: float) -> None:
-    if not value >= 0:
+    if not isinstance(value, jax.core.Tracer) and not value >= 0:
         raise InputError(f"damping must be zero or positive, got {value}")

@@ -10,12 +10,14 @@ from jaxtyping import Array
 
 from natgrad import tree
 from natgrad.core import Estimate, Metric, Model, Solver
-from natgrad.errors import InputError
+from natgrad.errors import InputError, check_counts
 from natgrad.layers.task import check_parameters
 from natgrad.updates import natural as directions
-from natgrad.updates.damping import Damping, constant
+from natgrad.updates.damping import Damping, constant, scheduled
 from natgrad.updates.lengths import learning_rate
 from natgrad.updates.natural import Evidence, Kept, Options, no_evidence
+
+DampingLike = Damping | float | Callable[[Any], Any]
 
 
 class NaturalState(NamedTuple):
@@ -58,8 +60,15 @@ def measured(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def damping_of(given: DampingLike) -> Damping:
+    """A damping, or that of a number, or of a schedule."""
+    if isinstance(given, Damping):
+        return given
+    return scheduled(given) if callable(given) else constant(given)
+
+
 def options_of(
-    damping: Damping | float | None,
+    damping: DampingLike | None,
     options: Options | None,
     whose: str,
     advice: str = "use 1",
@@ -68,11 +77,10 @@ def options_of(
 ) -> Options:
     """Damping and length of a transformation; it moves by a whole step, if nothing else is said."""
     if options is None:
-        given = 1e-2 if damping is None else damping
-        chosen = given if isinstance(given, Damping) else constant(given)
-        return Options(damping=chosen, length=learning_rate(1.0))
+        return Options(damping=damping_of(1e-2 if damping is None else damping), length=learning_rate(1.0))
     if damping is not None:
         raise InputError(f"{whose} takes damping as part of `options` or by itself, got both; give one")
+    check_counts(refresh=options.refresh)
     if options.refresh > 1 and not kept:
         raise InputError(
             f"{whose} cannot keep a metric whose shapes it does not know, got refresh {options.refresh}; "
