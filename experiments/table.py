@@ -9,6 +9,7 @@ confirm a setting, never over the seed that chose it, unless it ran alone.
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -117,12 +118,22 @@ def mean(ends: list[dict], name: str) -> float:
 
 
 def draw(found: Results, path: Path) -> None:
-    """The test column against epochs and against seconds of training."""
+    """Each test column against epochs and against seconds of training, the last one first."""
     from matplotlib.figure import Figure
 
-    test, clock = found.section.columns[-1], clock_of(found)
-    figure = Figure(figsize=(11, 4.6), dpi=120, layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
+    last = found.section.columns[-1]
+    tests = [last, *(name for name in found.section.columns[:-1] if name.startswith("test_"))]
+    figure = Figure(figsize=(11, 4.6 * len(tests)), dpi=120, layout="constrained")
+    panels = figure.subplots(len(tests), 2, sharey="row", squeeze=False)
+    for test, pair in zip(tests, panels, strict=True):
+        _draw_column(found, test, *pair)
+    panels[0, 1].legend(fontsize=7)
+    figure.savefig(path)
+
+
+def _draw_column(found: Results, test: str, left: Any, right: Any) -> None:
+    """One column, means over seeds."""
+    clock = clock_of(found)
     for name, trials in best(found).items():
         curves = np.array([[row[test] for row in trial["rows"][1:]] for trial in trials]).mean(axis=0)
         for axes, key in ((left, "epoch"), (right, clock)):
@@ -131,12 +142,10 @@ def draw(found: Results, path: Path) -> None:
     left.set_xlabel("epochs")
     right.set_xlabel(f"{CLOCKS[clock]} of training")
     left.set_ylabel("test log-likelihood (nats)" if test == "test_ll" else title(test))
-    if not test.endswith("_ll"):
+    if not test.endswith(("_ll", "_elbo")):
         left.set_yscale("log")
     left.grid(alpha=0.3)
     right.grid(alpha=0.3)
-    right.legend(fontsize=7)
-    figure.savefig(path)
 
 
 def page(found: Results) -> str:
