@@ -47,7 +47,7 @@ _PARTS: dict[str, dict[str, Any]] = {
     },
     "natural": {
         "metric": MetricOfBoth,
-        "optimizer": with_defaults(sections.Optimizer, learning_rate=0.1),
+        "optimizer": with_defaults(sections.Optimizer, learning_rate=1.0),
     },
 }
 
