@@ -195,6 +195,18 @@ def test_steps_in_turn_are_told_of_both_networks(order, binary, real):
     assert {f"{name}.condition" for name in NETWORKS} < set(numbers)
 
 
+@pytest.mark.parametrize("resting", NETWORKS)
+@pytest.mark.few(1)
+def test_weights_of_a_network_shrink_at_its_own_rate_only(resting, binary, real):
+    """In the turn of one network the weights of the other stay as they are."""
+    own = {"optimizer.weight_decay": 1.0, f"{resting}.rate": 1e-12, "steps.order": "generation-first"}
+    problem, model = problem_of({"method": "two-step", "optimizer": "sgd"} | own, binary, real)
+    state, after, _ = one_step(problem, model)
+    for name in NETWORKS:
+        before, later = (flat(getattr(tree, name)) for tree in (state.model, after.model))
+        assert (np.abs(later - before).max() < 1e-6) == (name == resting)
+
+
 class Lessons:
     """Of the test above."""
 
