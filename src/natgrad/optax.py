@@ -106,7 +106,7 @@ __all__ = [
 ]
 
 
-def natural_gradient(
+def natural_gradient(  # noqa: PLR0913 - every choice of the transformation
     network: Network,
     output: Output,
     *,
@@ -140,12 +140,8 @@ def natural_gradient(
         example_targets: their targets, for a metric that looks at targets.
         seed: of the random numbers that some metrics draw.
     """
-    task, chosen = (
-        Task(network, output),
-        options_of(
-            damping, options, "natural_gradient", "give example=..., or use 1", kept=example is not None
-        ),
-    )
+    task, kept = Task(network, output), example is not None
+    chosen = options_of(damping, options, "natural_gradient", "give example=..., or use 1", kept=kept)
     task_metric = (fisher() if metric is None else metric)(task)
     solved = automatic(conjugate_gradient(20)) if solver is None else solver
     like = None if example is None else TaskBatch(Examples(example, example_targets))

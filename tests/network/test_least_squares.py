@@ -75,11 +75,11 @@ def test_the_operator_is_that_of_the_jacobian(by_row, largest, monkeypatch):
 
 @pytest.mark.slow
 def test_rows_that_depend_on_each_other_are_noticed():
-    assert first_look(residuals, WEIGHTS, parameters(), BATCH).by_row
-    assert not first_look(coupled, 1.0, parameters(), {"edge": BATCH["edge"]}).by_row
-    assert not first_look(lambda p, batch: residuals(p, BATCH), WEIGHTS, parameters(), None).by_row
+    assert first_look(residuals, WEIGHTS)(parameters(), BATCH).by_row
+    assert not first_look(coupled, 1.0)(parameters(), {"edge": BATCH["edge"]}).by_row
+    assert not first_look(lambda p, batch: residuals(p, BATCH), WEIGHTS)(parameters(), None).by_row
     j = jax.jit(jax.jacrev(rho))(ravel_pytree(parameters())[0])
-    columns = first_look(residuals, WEIGHTS, parameters(), BATCH).columns
+    columns = first_look(residuals, WEIGHTS)(parameters(), BATCH).columns
     np.testing.assert_allclose(columns, (j**2).sum(axis=0))
     with pytest.raises(InputError, match="a batch laid out as the residuals are"):
         natgrad.least_squares(lambda p, x: p["out"] - 1, parameters(), jnp.ones(3), by_row=True)
@@ -92,12 +92,12 @@ def test_a_small_array_of_coupled_rows_is_noticed_beside_a_large_one():
         found = residuals(p, batch)
         return {"inside": 1e4 * found["inside"], "edge": 1e-2 * (found["edge"] - found["edge"].mean())}
 
-    assert not first_look(both, 1.0, parameters(), BATCH).by_row
+    assert not first_look(both, 1.0)(parameters(), BATCH).by_row
 
 
 def test_residuals_that_bear_no_single_row_are_not_by_row():
     shaped = lambda p, x: (x.reshape(2, 2) @ p["in"]).reshape(-1)[:4]  # noqa: E731
-    assert not first_look(shaped, 1.0, parameters(width=2), jnp.ones(4)).by_row
+    assert not first_look(shaped, 1.0)(parameters(width=2), jnp.ones(4)).by_row
 
 
 @pytest.mark.parametrize(

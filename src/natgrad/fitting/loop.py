@@ -12,11 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
-from natgrad import tree
-from natgrad.core import TAKEN, Algorithm, Batch, Model, State
+from natgrad.core import Batch, Model
 from natgrad.devices import keep_programs
 from natgrad.errors import InputError, check_counts, check_function, number_of
 from natgrad.fitting.ending import (
@@ -28,58 +26,42 @@ from natgrad.fitting.ending import (
     Look,
     Rules,
     at_minimum,
-    before_its_step,
     covariance_of,
-    look_at,
     message_of,
     settled,
-    status_of,
 )
 from natgrad.fitting.methods import Method, method_of
+from natgrad.fitting.programs import Problem, Programs, programs_of
 from natgrad.fitting.result import LeastSquaresResult
-from natgrad.fitting.units import Units, mean_square, units_of
+from natgrad.fitting.steps import EMPTY, ROOM, History, Progress
+from natgrad.fitting.units import Units, units_of
 from natgrad.layers.task import check_parameters
-from natgrad.metrics.first_look import FirstLook, column_squares, first_look
-from natgrad.metrics.residuals import Residuals, Squares, half_square, residual_metric, squares
-from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
-from natgrad.updates.descent import descent
-from natgrad.updates.natural import natural
+from natgrad.metrics.residuals import Residuals
 
-_ROOM = 256  # steps between two looks at the clock, at most
 _PAUSE = 0.5  # seconds between two looks
 
 
-class History(NamedTuple):
-    """Numbers of every step since the last look: the loss before it, and what became of it."""
-
-    loss: Any
-    damping: Any
-    accepted: Any
-    result: Any
-
-
-_EMPTY = History(*(np.zeros(0),) * 4)
-
-
-class Progress(NamedTuple):
-    """Where a fit is: the state of its method, and what the rules look at."""
-
-    state: State
-    refused: Int[Array, ""]
-    slow: Int[Array, ""]
-    status: Int[Array, ""]
-    made: Int[Array, ""]
-    history: History
-
-
 class Fit(NamedTuple):
-    """What does not change: the batch, the rules, the parameters' units; compiled steps and looks."""
+    """What does not change: batch, rules, the parameters' units, the squares of R's columns, programs."""
 
     batch: Batch
     rules: Rules
     units: Units
-    advance: Callable[[Progress, Batch, Array], Progress]
-    look: Callable[[Model, Batch], Look]
+    columns: Array
+    programs: Programs
+
+    def start(self, parameters: Model) -> Progress:
+        """Where the fit starts."""
+        return self.programs.start(self.units, self.columns, parameters, self.batch)
+
+    def advance(self, at: Progress, steps: int) -> Progress:
+        """So many steps on, or fewer."""
+        limit = jnp.asarray(steps, jnp.int32)
+        return self.programs.advance(self.units, self.columns, at, self.batch, self.rules, limit)
+
+    def look(self, at: Progress) -> Look:
+        """A look at the parameters there."""
+        return self.programs.look(self.units, at.state.model, self.batch)
 
 
 def least_squares(
@@ -127,19 +109,12 @@ def least_squares(
     check_parameters(parameters)
     parameters = jax.tree.map(jnp.asarray, parameters)
     batch = _in_precision_of(parameters, batch)
-    known = _known(residuals, weights, by_row, parameters, batch)
+    kept = programs_of(Problem(residuals, weights, method_of(method), by_row), parameters, batch)
+    known = kept.first_look(parameters, batch)
     units = units_of(known.columns, parameters)
-    scaled, problem = units.of(residuals), squares(units.of(residuals), weights, by_row=known.by_row)
-    algorithm = _algorithm(problem, scaled, method_of(method), float(mean_square(known.columns, units)))
-    fit = Fit(
-        batch,
-        rules,
-        units,
-        jax.jit(lambda at, batch, limit: _advance(algorithm, rules, units, at, batch, limit)),
-        jax.jit(lambda q, batch: look_at(problem, units, q, batch)),
-    )
-    at, rows = _until_the_end(fit, _start(algorithm, units.scaled(parameters), batch), watch, began)
-    return _result(fit, residuals, at, rows, time.perf_counter() - began)
+    fit = Fit(batch, rules, units, known.columns, kept.programs(known.by_row))
+    at, rows = _until_the_end(fit, fit.start(parameters), watch, began)
+    return _result(fit, at, rows, time.perf_counter() - began)
 
 
 def _until_the_end(
@@ -153,30 +128,28 @@ def _until_the_end(
         if left <= 0 or (rows and time.perf_counter() - began >= fit.rules.seconds):
             return at._replace(status=jnp.asarray(STEPS if left <= 0 else SECONDS, jnp.int32)), rows
         looked = time.perf_counter()
-        at = fit.advance(at, fit.batch, jnp.asarray(min(room, left, _ROOM), jnp.int32))
+        at = fit.advance(at, min(room, left, ROOM))
         rows.append(History(*(np.asarray(column)[: int(at.made)] for column in at.history)))
         made += int(at.made)
         each = (time.perf_counter() - looked) / max(int(at.made), 1)
-        if int(at.status) == SLOW and not at_minimum(fit.look(at.state.model, fit.batch), rows[0].loss[0]):
+        if int(at.status) == SLOW and not at_minimum(fit.look(at), rows[0].loss[0]):
             at = at._replace(status=jnp.asarray(RUNNING, jnp.int32), slow=jnp.zeros_like(at.slow))
         if watch is not None and watch(fit.units.plain(at.state.model), made):
             at = at._replace(status=jnp.where(at.status == RUNNING, WATCHED, at.status))
-        room = room * 2 if len(rows) == 1 else max(1, min(_ROOM, int(_PAUSE / each)))
+        room = room * 2 if len(rows) == 1 else max(1, min(ROOM, int(_PAUSE / each)))
     return at, rows
 
 
-def _result(
-    fit: Fit, residuals: Residuals, at: Progress, rows: list[History], seconds: float
-) -> LeastSquaresResult:
+def _result(fit: Fit, at: Progress, rows: list[History], seconds: float) -> LeastSquaresResult:
     """Everything at the parameters that are returned."""
-    seen, history, found = fit.look(at.state.model, fit.batch), _joined(rows), fit.units.plain(at.state.model)
+    seen, history, found = fit.look(at), _joined(rows), fit.units.plain(at.state.model)
     solved = int(history.result[-1]) if len(history.result) else 0
     first = float(history.loss[0]) if len(history.loss) else float(seen.loss)
     status = settled(int(at.status), seen, fit.rules, first, solved)
     return LeastSquaresResult(
         parameters=found,
         loss=float(seen.loss),
-        residuals=jax.jit(residuals)(found, fit.batch),
+        residuals=fit.programs.residuals(found, fit.batch),
         optimality=float(seen.optimality),
         cosine=float(seen.cosine),
         covariance=covariance_of(seen, fit.units),
@@ -192,7 +165,7 @@ def _result(
 
 def _joined(rows: list[History]) -> History:
     """One history of all looks; without one, an empty one."""
-    return History(*(np.concatenate(columns) for columns in zip(*rows, strict=True))) if rows else _EMPTY
+    return History(*(np.concatenate(columns) for columns in zip(*rows, strict=True))) if rows else EMPTY
 
 
 def _in_precision_of(parameters: Model, batch: Batch) -> Batch:
@@ -231,60 +204,3 @@ def _rules(steps: int, limits: dict[str, float]) -> Rules:
         if not number_of(value) >= 0:
             raise InputError(f"{name} must be zero or positive, got {value}; leave it out for the default")
     return Rules(steps=steps, **(known | limits))
-
-
-def _known(
-    residuals: Residuals, weights: Any, by_row: bool | None, parameters: Model, batch: Batch
-) -> FirstLook:
-    """Whether rows are independent, and the squares of R's columns."""
-    if by_row is None:
-        return first_look(residuals, weights, parameters, batch)
-    problem = squares(residuals, weights, by_row=by_row)
-    return FirstLook(by_row, column_squares(problem, parameters, batch))
-
-
-def _algorithm(problem: Squares, residuals: Residuals, method: Method, scale: float) -> Algorithm:
-    """The method with a damping on the scale of the metric at the start."""
-    usable = scale if 0 < scale < float("inf") else 1.0
-    if method.rows is None:
-        objective, metric = half_square(problem), residual_metric(problem)
-    else:
-        objective, metric = half_square_by_some(problem, residuals, method.rows), metric_by_some(problem)
-    options = method.options(usable)
-    direction = natural(metric, method.solver, options, revalue=objective.revalue)
-    return descent(objective, direction, optax.identity())
-
-
-def _start(algorithm: Algorithm, parameters: Model, batch: Batch) -> Progress:
-    state = algorithm.init(jax.random.key(0), parameters, batch)
-    zero, kind = jnp.zeros((), jnp.int32), state.direction.level.dtype
-    return Progress(state, zero, zero, zero + RUNNING, zero, History(*(jnp.zeros(_ROOM, kind),) * 4))
-
-
-def _advance(
-    algorithm: Algorithm, rules: Rules, units: Units, at: Progress, batch: Batch, limit: Array
-) -> Progress:
-    """Up to `limit` steps, fewer where a rule ends the fit."""
-
-    def more(at: Progress) -> Array:
-        return (at.status == RUNNING) & (at.made < limit)
-
-    def step(at: Progress) -> Progress:
-        key = jax.random.fold_in(jax.random.key(0), at.state.steps)
-        state, info = algorithm.step(key, at.state, batch)
-        taken = info.result == TAKEN
-        evidence = info.evidence.evidence
-        gained = taken & ~(evidence.ratio < rules.ftol)
-        refused = jnp.where(taken, 0, at.refused + 1)
-        slow = jnp.where(taken, jnp.where(gained, 0, at.slow + 1), at.slow)
-        slopes = jax.tree.leaves(units.scaled(info.gradient))
-        steepest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in slopes]))
-        row = History(info.value, evidence.damping, taken, evidence.result)
-        put = lambda column, value: column.at[at.made].set(value.astype(column.dtype))  # noqa: E731
-        history = jax.tree.map(put, at.history, row)
-        status = status_of(rules, info, steepest, refused, slow)
-        ended = before_its_step(status)
-        kept = tree.select(ended, at.state, state)
-        return Progress(kept, refused, slow, status, jnp.where(ended, at.made, at.made + 1), history)
-
-    return jax.lax.while_loop(more, step, at._replace(made=jnp.zeros((), jnp.int32)))

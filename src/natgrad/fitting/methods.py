@@ -8,7 +8,8 @@ No method takes a step after which the loss is not lower.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from natgrad.core import Solver
 from natgrad.errors import InputError, check_counts
@@ -28,12 +29,12 @@ class Method(NamedTuple):
 
     Attributes:
         solver: for the damped system.
-        options: from the metric's scale to damping, length and warm start.
+        options: from the metric's scale, known where steps are compiled, to damping, length and warm start.
         rows: about how many rows of the residuals make a step, drawn for each; None: all.
     """
 
     solver: Solver
-    options: Callable[[float], Options]
+    options: Callable[[Any], Options]
     rows: int | None = None
 
 
@@ -104,7 +105,13 @@ def method_of(given: str | Method) -> Method:
         return given
     if given not in METHODS:
         raise InputError(f"expected a method out of {', '.join(METHODS)}, got {given!r}; give one of them")
-    return METHODS[given]()
+    return _usual(given)
+
+
+@cache
+def _usual(name: str) -> Method:
+    """The same for every fit, whose programs can then be the same."""
+    return METHODS[name]()
 
 
 def _searching(damping: float) -> Options:

@@ -28,19 +28,23 @@ class FirstLook(NamedTuple):
     columns: Float[Array, " parameter"]
 
 
-def first_look(residuals: Residuals, weights: Any, parameters: Model, batch: Batch) -> FirstLook:
+def first_look(residuals: Residuals, weights: Any) -> Callable[[Model, Batch], FirstLook]:
     """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's.
 
     Residuals need not bear a batch of one row; those that do not are not independent by row.
     """
-    try:
-        batch_parts(residuals, parameters, batch)
-        agrees, columns = jax.jit(lambda p, b: _compared(residuals, weights, p, b))(parameters, batch)
-    except Exception:
-        agrees, columns = False, jnp.zeros(())
-    if agrees:
-        return FirstLook(True, columns)
-    return FirstLook(False, column_squares(squares(residuals, weights), parameters, batch))
+    compared = jax.jit(lambda p, b: _compared(residuals, weights, p, b))
+    columns_of = column_squares(squares(residuals, weights))
+
+    def look(parameters: Model, batch: Batch) -> FirstLook:
+        try:
+            batch_parts(residuals, parameters, batch)
+            agrees, columns = compared(parameters, batch)
+        except Exception:
+            agrees, columns = False, jnp.zeros(())
+        return FirstLook(True, columns) if agrees else FirstLook(False, columns_of(parameters, batch))
+
+    return look
 
 
 def seems_by_row(residuals: Residuals, parameters: Model, batch: Batch) -> bool:
@@ -73,13 +77,17 @@ def squares_by_rows(
     return problem_for
 
 
-def column_squares(problem: Squares, parameters: Model, batch: Batch) -> Float[Array, " parameter"]:
+def column_squares(problem: Squares) -> Callable[[Model, Batch], Float[Array, " parameter"]]:
     """The diagonal of F in the order of `ravel_pytree`; where R does not fit in memory, its mean."""
-    if problem.fits(parameters, batch):
-        return jax.jit(lambda p, b: (problem.rows(p, b) ** 2).sum(axis=0))(parameters, batch)
-    key, size = jax.random.key(0), sum(leaf.size for leaf in jax.tree.leaves(parameters))
-    mean = jax.jit(lambda p, b: ResidualCurvature(p, b, problem).mean_diagonal(key))
-    return jnp.full(size, mean(parameters, batch))
+
+    def columns(parameters: Model, batch: Batch) -> Float[Array, " parameter"]:
+        if problem.fits(parameters, batch):
+            return (problem.rows(parameters, batch) ** 2).sum(axis=0)
+        size = sum(leaf.size for leaf in jax.tree.leaves(parameters))
+        mean = ResidualCurvature(parameters, batch, problem).mean_diagonal(jax.random.key(0))
+        return jnp.full(size, mean)
+
+    return jax.jit(columns)
 
 
 def _compared(

@@ -1,0 +1,134 @@
+"""What is compiled for a fit, kept for the last few: another fit of the same residuals begins at once.
+
+A function may compute something else than the last time, where it reads numbers from outside. So residuals
+are traced for every fit, and programs are used again only where the trace is the same, all numbers included.
+"""
+
+import hashlib
+import operator
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array
+
+from natgrad.core import Algorithm, Batch, Model
+from natgrad.fitting.ending import Look, Rules, look_at
+from natgrad.fitting.methods import Method
+from natgrad.fitting.steps import Progress, advance, start
+from natgrad.fitting.units import Units, mean_square
+from natgrad.metrics.first_look import FirstLook, column_squares, first_look
+from natgrad.metrics.residuals import Residuals, half_square, residual_metric, squares
+from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
+from natgrad.updates.descent import descent
+from natgrad.updates.natural import natural
+
+_KEPT = 8  # fits whose programs are kept
+
+
+class Programs(NamedTuple):
+    """The compiled functions of a fit, whose residuals are measured in units that are given.
+
+    Attributes:
+        start: (units, columns, parameters, batch): the progress at the start.
+        advance: (units, columns, progress, batch, rules, limit): after some more steps.
+        look: (units, scaled parameters, batch).
+        residuals: (parameters, batch).
+    """
+
+    start: Callable[[Units, Array, Model, Batch], Progress]
+    advance: Callable[[Units, Array, Progress, Batch, Rules, Array], Progress]
+    look: Callable[[Units, Model, Batch], Look]
+    residuals: Residuals
+
+
+class Problem(NamedTuple):
+    """Residuals with their weights, and how they are made small."""
+
+    residuals: Residuals
+    weights: Any
+    method: Method
+    by_row: bool | None
+
+
+class Kept(NamedTuple):
+    """The first look at a problem, and its programs by whether rows are apart."""
+
+    problem: Problem
+    text: bytes
+    first_look: Callable[[Model, Batch], FirstLook]
+    programs: Callable[[bool], Programs]
+
+
+_kept: deque[Kept] = deque(maxlen=_KEPT)
+
+
+def programs_of(problem: Problem, parameters: Model, batch: Batch) -> Kept:
+    """Those of an earlier fit, if all is the same, or new ones."""
+    fresh = problem._replace(residuals=lambda p, b: problem.residuals(p, b))  # which JAX has not traced yet
+    text = _text(fresh, parameters, batch)
+    for kept in _kept:
+        if kept.text == text and all(map(operator.is_, _code(kept.problem), _code(problem))):
+            return kept
+    found = Kept(problem, text, _first_look(fresh), cache(lambda by_row: _programs(fresh, by_row)))
+    _kept.append(found)
+    return found
+
+
+def _first_look(problem: Problem) -> Callable[[Model, Batch], FirstLook]:
+    """Whether rows are independent, and the squares of R's columns."""
+    if problem.by_row is None:
+        return first_look(problem.residuals, problem.weights)
+    sums = squares(problem.residuals, problem.weights, by_row=problem.by_row)
+    columns = column_squares(sums)
+    return lambda parameters, batch: FirstLook(sums.by_row, columns(parameters, batch))
+
+
+def _programs(problem: Problem, by_row: bool) -> Programs:
+    def of(units: Units, columns: Array) -> Algorithm:
+        return _algorithm(problem, units, columns, by_row)
+
+    def sums(units: Units) -> Any:
+        return squares(units.of(problem.residuals), problem.weights, by_row=by_row)
+
+    return Programs(
+        jax.jit(lambda units, columns, p, batch: start(of(units, columns), units.scaled(p), batch)),
+        jax.jit(
+            lambda units, columns, at, batch, rules, limit: advance(
+                of(units, columns), rules, units, at, batch, limit
+            )
+        ),
+        jax.jit(lambda units, q, batch: look_at(sums(units), units, q, batch)),
+        jax.jit(problem.residuals),
+    )
+
+
+def _algorithm(given: Problem, units: Units, columns: Array, by_row: bool) -> Algorithm:
+    """The method with a damping on the scale of the metric at the start."""
+    residuals, method = units.of(given.residuals), given.method
+    problem = squares(residuals, given.weights, by_row=by_row)
+    if method.rows is None:
+        objective, metric = half_square(problem), residual_metric(problem)
+    else:
+        objective, metric = half_square_by_some(problem, residuals, method.rows), metric_by_some(problem)
+    scale = mean_square(columns, units)
+    options = method.options(jnp.where((scale > 0) & jnp.isfinite(scale), scale, 1))
+    direction = natural(metric, method.solver, options, revalue=objective.revalue)
+    return descent(objective, direction, optax.identity())
+
+
+def _code(problem: Problem) -> tuple[Any, ...]:
+    """What must be the same object: functions of one place in a program have one code."""
+    return getattr(problem.residuals, "__code__", problem.residuals), problem.method, problem.by_row
+
+
+def _text(problem: Problem, parameters: Model, batch: Batch) -> bytes:
+    """A digest of the loss and its gradient as a program, with all the numbers that it reads from outside."""
+    loss = half_square(squares(problem.residuals, problem.weights)).revalue
+    assert loss is not None
+    program = jax.jit(jax.value_and_grad(loss)).lower(parameters, batch)
+    return hashlib.sha256(program.as_text().encode()).digest()
