@@ -13,6 +13,7 @@ import pytest
 from benchmarks import attack, autoencoder, race
 from experiments import judge as importance
 from experiments import table
+from experiments.least_squares_units import run as units_of_parameters
 from experiments.nrws_choices import published
 from experiments.rbm_mnist import judge
 from experiments.rbm_seed import classes, course, figure2
@@ -97,6 +98,10 @@ def test_the_pages_of_small_boltzmann_machines_follow_from_their_records(file):
 
 def test_the_grid_of_the_practical_penalty_follows_from_its_records():
     assert figure2.page(figure2.trials()) == figure2.GRID.read_text("utf-8")
+
+
+def test_the_page_on_units_of_parameters_follows_from_its_record():
+    assert units_of_parameters.page() == units_of_parameters.PAGE.read_text("utf-8")
 
 
 @pytest.mark.parametrize("file", SCRIPTS, ids=name)
