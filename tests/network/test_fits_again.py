@@ -7,6 +7,7 @@ import pytest
 
 import natgrad
 from natgrad.fitting import programs
+from natgrad.fitting.methods import method_of
 
 START = {"height": 0.5, "rate": 0.5}
 OUTSIDE = {"scale": 1.0, "times": np.linspace(0, 1, 2000)}
@@ -62,6 +63,37 @@ def test_numbers_from_outside_are_those_of_the_moment(residuals, monkeypatch):
         assert float(jnp.abs(found.residuals).max()) < 1e-4
     monkeypatch.setitem(OUTSIDE, "times", OUTSIDE["times"] * 2)
     assert height_of(residuals) == pytest.approx(2)
+
+
+def problem_of(residuals, weights=1.0):
+    return programs.Problem(residuals, weights, method_of("lm"), None)
+
+
+def test_what_was_not_traced_yet_is_traced_with_the_function_of_this_fit():
+    """The first fit was interrupted, and the number that its function reads has changed."""
+
+    class Line:
+        def __init__(self, slope):
+            self.slope = slope
+
+        def residuals(self, p, x):
+            return p * x - self.slope * x
+
+    (first, second), x = (Line(1.0), Line(1.0)), jnp.ones(3)
+    kept = programs.programs_of(problem_of(first.residuals), jnp.asarray(0.5), x)
+    first.slope = 3.0
+    again = programs.programs_of(problem_of(second.residuals), jnp.asarray(0.5), x)
+    assert again is kept
+    np.testing.assert_allclose(again.programs(True).residuals(jnp.asarray(0.5), x), -0.5)
+
+
+def test_names_of_arrays_and_calls_of_python_are_part_of_a_problem():
+    named = lambda key: lambda p, x: {key: p * x - 1}  # noqa: E731
+    calling = lambda call: lambda p, x: p * x - jax.pure_callback(call, x[0], x[0])  # noqa: E731
+    start, x = jnp.asarray(0.5), jnp.ones(3)
+    for make, values in ((named, "ab"), (calling, (np.sin, np.cos))):
+        one, other = (programs.programs_of(problem_of(make(value)), start, x) for value in values)
+        assert one is not other
 
 
 @pytest.mark.timeout(300)

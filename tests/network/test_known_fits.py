@@ -92,3 +92,14 @@ def test_everything_is_of_the_parameters_that_are_returned():
     assert enough.success
     again = natgrad.least_squares(fit, jnp.zeros(4), x, method="gauss-newton", target=1.01 * one.loss)
     assert (again.success, again.nit, again.accepted) == (True, 1, 1)
+
+
+@pytest.mark.timeout(300)
+def test_residuals_of_no_weight_do_not_count_as_measurements():
+    """The covariance is that of the fit without them."""
+    x = jnp.linspace(0.0, 1.0, 12)
+    measured = 1 + 2 * x + 0.1 * jnp.cos(40 * x)
+    line = lambda p, b: {"seen": p[0] + p[1] * x - measured, "unseen": p[0] * jnp.ones(200)}  # noqa: E731
+    weighted = natgrad.least_squares(line, jnp.zeros(2), weights={"seen": 1.0, "unseen": 0.0})
+    alone = natgrad.least_squares(lambda p, b: line(p, b)["seen"], jnp.zeros(2))
+    np.testing.assert_allclose(weighted.covariance, alone.covariance, rtol=1e-6)

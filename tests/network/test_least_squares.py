@@ -35,6 +35,14 @@ def coupled(p, batch):
     return {"edge": found - found.mean()}
 
 
+@jax.custom_vjp
+def reverse_only(p):
+    return p
+
+
+reverse_only.defvjp(lambda p: (p, None), lambda _, cotangent: (cotangent,))
+
+
 def rho(flat):
     """The definition, by hand."""
     found = residuals(ravel_pytree(parameters())[1](flat), BATCH)
@@ -83,6 +91,24 @@ def test_rows_that_depend_on_each_other_are_noticed():
     np.testing.assert_allclose(columns, (j**2).sum(axis=0))
     with pytest.raises(InputError, match="a batch laid out as the residuals are"):
         natgrad.least_squares(lambda p, x: p["out"] - 1, parameters(), jnp.ones(3), by_row=True)
+
+
+def test_rows_that_depend_on_each_other_beside_the_start_only_are_noticed():
+    """The coupling and its derivative are zero where p is."""
+    both = lambda p, x: p * x * (1 + p**2 * (x**2).mean()) - 1  # noqa: E731
+    start, x = jnp.asarray(0.0), jnp.arange(1.0, 5.0)
+    assert not first_look(both, 1.0)(start, x).by_row
+    assert first_look(lambda p, x: p * x * (1 + p**2 * x**2) - 1, 1.0)(start, x).by_row
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("apart", [True, False])
+def test_some_rows_decide_where_the_jacobian_does_not_fit_in_memory(apart, monkeypatch):
+    monkeypatch.setattr("natgrad.metrics.residuals.LARGEST_MB", 0.0)
+    centered = lambda p, b: jax.tree.map(lambda r: r - r.mean(), residuals(p, b))  # noqa: E731
+    found = first_look(residuals if apart else centered, WEIGHTS)(parameters(), BATCH)
+    assert found.by_row == apart
+    assert found.columns.shape == ravel_pytree(parameters())[0].shape
 
 
 def test_a_small_array_of_coupled_rows_is_noticed_beside_a_large_one():
@@ -233,13 +259,23 @@ def test_a_fit_ends_where_it_is_told_to():
         ({"parameters": "abc"}, "must be floating-point, but the only one is <U3"),
         ({"residuals": 3}, "expected a function, got 3"),
         ({"residuals": lambda p: p - 1}, r"write residuals\(parameters, batch\)"),
-        ({"seconds": "x"}, "seconds must be zero or positive, got x"),
+        ({"seconds": "x"}, "seconds must be zero or positive, got 'x'"),
+        ({"target": "1e-9"}, "target must be zero or positive, got '1e-9'"),
+        ({"batch": {"name": "run"}}, "expected arrays in the batch, got 'run'"),
+        ({"method": ["lm"]}, "expected a method out of lm, gauss-newton, spring"),
+        ({"watch": 3}, "expected a function, got 3"),
+        ({"residuals": lambda p, x: reverse_only(p) - 1}, "write it with jax.custom_jvp"),
+        ({"method": methods.spring(rows=2), "gtol": 1e-3}, "gtol looks at the gradient of all rows"),
     ],
 )
 def test_a_mistake_is_one_sentence(change, message):
     given = {"residuals": lambda p, x: p - 1, "parameters": jnp.ones(3), "batch": jnp.ones(3)} | change
     with pytest.raises(InputError, match=message):
         natgrad.least_squares(**given)
+    with pytest.raises(InputError, match=r"must be positive, since it is multiplied, got 0\.0"):
+        methods.marquardt(0.0)
+    with pytest.raises(InputError, match=r"zero or positive, got -1\.0"):
+        methods.energy_natural(-1.0)
     with pytest.raises(InputError, match=r"below 1, got 1\.0"):
         methods.spring(momentum=1.0)
     with pytest.raises(InputError, match=r"numbers above one, got 1\.0 and 1\.5"):

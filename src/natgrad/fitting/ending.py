@@ -115,14 +115,19 @@ def message_of(status: int, solved: int) -> str:
     return MESSAGES[status] + (f"; {SOLVED[solved]}" if solved in (ILL_CONDITIONED, FAILED) else "")
 
 
-def covariance_of(look: Look, units: Units) -> Float[np.ndarray, "parameter parameter"] | None:
-    """(2 loss / (residuals - parameters)) F^{-1}; None where it is large, or F has no inverse."""
+def covariance_of(look: Look, units: Units, number: int) -> Float[np.ndarray, "parameter parameter"] | None:
+    """(2 loss / (residuals - parameters)) F^{-1}; None where it is large, or F has no inverse.
+
+    `number` counts the residuals that have a weight.
+    """
+    if look.rows.shape[1] > _SHOWN:
+        return None
     rows, sizes = np.asarray(look.rows, np.float64), np.asarray(ravel_pytree(units.sizes)[0])
-    number, size = rows.shape
-    if size > _SHOWN or number <= size or not np.isfinite(rows).all():
+    size = rows.shape[1]
+    if min(number, len(rows)) <= size or not np.isfinite(rows).all():
         return None
     _, singular, axes = np.linalg.svd(rows, full_matrices=False)
-    if singular[-1] <= singular[0] * number * np.finfo(np.asarray(look.rows).dtype).eps:
+    if singular[-1] <= singular[0] * len(rows) * np.finfo(np.asarray(look.rows).dtype).eps:
         return None
     half = axes / singular[:, None] / sizes
     return 2 * float(look.loss) / (number - size) * half.T @ half

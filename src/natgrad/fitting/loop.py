@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from natgrad.core import Batch, Model
 from natgrad.devices import keep_programs
-from natgrad.errors import InputError, check_counts, check_function, number_of
+from natgrad.errors import InputError, check_counts, check_function, clipped, number_of
 from natgrad.fitting.ending import (
     RUNNING,
     SECONDS,
@@ -36,7 +36,7 @@ from natgrad.fitting.result import LeastSquaresResult
 from natgrad.fitting.steps import EMPTY, ROOM, History, Progress
 from natgrad.fitting.units import Units, units_of
 from natgrad.layers.task import check_parameters
-from natgrad.metrics.residuals import Residuals
+from natgrad.metrics.residuals import Residuals, weighed
 
 _PAUSE = 0.5  # seconds between two looks
 
@@ -106,15 +106,23 @@ def least_squares(
     keep_programs()
     rules = _rules(steps, limits)
     _check_residuals(residuals)
+    if watch is not None:
+        check_function(watch)
     check_parameters(parameters)
     parameters = jax.tree.map(jnp.asarray, parameters)
     batch = _in_precision_of(parameters, batch)
-    kept = programs_of(Problem(residuals, weights, method_of(method), by_row), parameters, batch)
+    chosen = method_of(method)
+    if chosen.rows is not None and rules.gtol > 0:
+        raise InputError(
+            "gtol looks at the gradient of all rows, got a method that sees some of them in a step; "
+            "leave gtol out, or give target or seconds"
+        )
+    kept = programs_of(Problem(residuals, weights, chosen, by_row), parameters, batch)
     known = kept.first_look(parameters, batch)
     units = units_of(known.columns, parameters)
     fit = Fit(batch, rules, units, known.columns, kept.programs(known.by_row))
     at, rows = _until_the_end(fit, fit.start(parameters), watch, began)
-    return _result(fit, at, rows, time.perf_counter() - began)
+    return _result(fit, weights, at, rows, time.perf_counter() - began)
 
 
 def _until_the_end(
@@ -140,19 +148,20 @@ def _until_the_end(
     return at, rows
 
 
-def _result(fit: Fit, at: Progress, rows: list[History], seconds: float) -> LeastSquaresResult:
+def _result(fit: Fit, weights: Any, at: Progress, rows: list[History], seconds: float) -> LeastSquaresResult:
     """Everything at the parameters that are returned."""
     seen, history, found = fit.look(at), _joined(rows), fit.units.plain(at.state.model)
     solved = int(history.result[-1]) if len(history.result) else 0
     first = float(history.loss[0]) if len(history.loss) else float(seen.loss)
+    residuals = fit.programs.residuals(found, fit.batch)
     status = settled(int(at.status), seen, fit.rules, first, solved)
     return LeastSquaresResult(
         parameters=found,
         loss=float(seen.loss),
-        residuals=fit.programs.residuals(found, fit.batch),
+        residuals=residuals,
         optimality=float(seen.optimality),
         cosine=float(seen.cosine),
-        covariance=covariance_of(seen, fit.units),
+        covariance=covariance_of(seen, fit.units, weighed(residuals, weights)),
         nit=len(history.loss),
         accepted=int(history.accepted.sum()),
         success=status > 0,
@@ -173,7 +182,12 @@ def _in_precision_of(parameters: Model, batch: Batch) -> Batch:
     kind = jnp.result_type(*jax.tree.leaves(parameters))
 
     def cast(leaf: Any) -> Array:
-        found = jnp.asarray(leaf)
+        try:
+            found = jnp.asarray(leaf)
+        except TypeError:
+            raise InputError(
+                f"expected arrays in the batch, got {clipped(repr(leaf), 80)}; hand over numbers only"
+            ) from None
         return found.astype(kind) if jnp.issubdtype(found.dtype, jnp.floating) else found
 
     return jax.tree.map(cast, batch)
@@ -201,6 +215,6 @@ def _rules(steps: int, limits: dict[str, float]) -> Rules:
         )
     check_counts(steps=steps)
     for name, value in limits.items():
-        if not number_of(value) >= 0:
-            raise InputError(f"{name} must be zero or positive, got {value}; leave it out for the default")
-    return Rules(steps=steps, **(known | limits))
+        if isinstance(value, str) or not number_of(value) >= 0:
+            raise InputError(f"{name} must be zero or positive, got {value!r}; leave it out for the default")
+    return Rules(steps=steps, **(known | {name: number_of(value) for name, value in limits.items()}))

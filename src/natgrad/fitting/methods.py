@@ -62,6 +62,8 @@ def marquardt(
             None: none.
         solver: exact where that is possible, by default.
     """
+    if not damping > 0:
+        raise InputError(f"the first damping must be positive, since it is multiplied, got {damping}")
     inner = exact_or_iterated() if solver is None else solver
     chosen = inner if acceleration is None else accelerated(inner, most=acceleration)
 
@@ -75,6 +77,7 @@ def marquardt(
 
 def energy_natural(damping: float = 1e-6, *, solver: Solver | None = None) -> Method:
     """Gauss-Newton with a constant damping, a share of the metric's mean diagonal, and a line search."""
+    _check_share(damping)
     inner = exact_or_iterated() if solver is None else solver
     return Method(inner, lambda scale: _searching(damping * scale))
 
@@ -91,6 +94,7 @@ def spring(
         raise InputError(f"momentum must be at least 0 and below 1, got {momentum}")
     if rows is not None:
         check_counts(rows=rows)
+    _check_share(damping)
     inner = exact_or_iterated() if solver is None else solver
     options = lambda scale: _searching(damping * scale)._replace(warm_start=momentum)  # noqa: E731
     return Method(anchored(inner), options, rows)
@@ -103,7 +107,7 @@ def method_of(given: str | Method) -> Method:
     """A method, or the one of that name with its defaults."""
     if isinstance(given, Method):
         return given
-    if given not in METHODS:
+    if not isinstance(given, str) or given not in METHODS:
         raise InputError(f"expected a method out of {', '.join(METHODS)}, got {given!r}; give one of them")
     return _usual(given)
 
@@ -112,6 +116,12 @@ def method_of(given: str | Method) -> Method:
 def _usual(name: str) -> Method:
     """The same for every fit, whose programs can then be the same."""
     return METHODS[name]()
+
+
+def _check_share(damping: float) -> None:
+    """Refuse a damping below zero."""
+    if not damping >= 0:
+        raise InputError(f"damping must be zero or positive, got {damping}")
 
 
 def _searching(damping: float) -> Options:

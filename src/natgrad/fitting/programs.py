@@ -1,14 +1,14 @@
-"""What is compiled for a fit, kept for the last few: another fit of the same residuals begins at once.
+"""Compiled programs of the last few fits, so that another fit of the same residuals need not compile.
 
 A function may compute something else than the last time, where it reads numbers from outside. So residuals
 are traced for every fit, and programs are used again only where the trace is the same, all numbers included.
 """
 
 import hashlib
-import operator
 from collections import deque
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,7 @@ from natgrad.fitting.methods import Method
 from natgrad.fitting.steps import Progress, advance, start
 from natgrad.fitting.units import Units, mean_square
 from natgrad.metrics.first_look import FirstLook, column_squares, first_look
-from natgrad.metrics.residuals import Residuals, half_square, residual_metric, squares
+from natgrad.metrics.residuals import Residuals, check_forward, half_square, residual_metric, squares
 from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
 from natgrad.updates.descent import descent
 from natgrad.updates.natural import natural
@@ -55,27 +55,36 @@ class Problem(NamedTuple):
     by_row: bool | None
 
 
-class Kept(NamedTuple):
-    """The first look at a problem, and its programs by whether rows are apart."""
+class Kept:
+    """The first look at a problem, and its programs by whether rows are apart.
 
-    problem: Problem
-    text: bytes
-    first_look: Callable[[Model, Batch], FirstLook]
-    programs: Callable[[bool], Programs]
+    What is not traced yet is traced with the residuals of the last fit that was the same.
+    """
+
+    def __init__(self, problem: Problem, key: tuple[Any, ...]):
+        """`key` says what the problem is."""
+        self.problem, self.key = problem, key
+        own = problem._replace(residuals=lambda p, b: self.problem.residuals(p, b))
+        self.first_look = _first_look(own)
+        self.programs: Callable[[bool], Programs] = cache(lambda by_row: _programs(own, by_row))
 
 
 _kept: deque[Kept] = deque(maxlen=_KEPT)
+_alone = Lock()
 
 
 def programs_of(problem: Problem, parameters: Model, batch: Batch) -> Kept:
-    """Those of an earlier fit, if all is the same, or new ones."""
-    fresh = problem._replace(residuals=lambda p, b: problem.residuals(p, b))  # which JAX has not traced yet
-    text = _text(fresh, parameters, batch)
-    for kept in _kept:
-        if kept.text == text and all(map(operator.is_, _code(kept.problem), _code(problem))):
-            return kept
-    found = Kept(problem, text, _first_look(fresh), cache(lambda by_row: _programs(fresh, by_row)))
-    _kept.append(found)
+    """Those of an earlier fit, if all is the same, or new ones; the last used are kept."""
+    key = _key(problem, parameters, batch)
+    with _alone:
+        found = next((kept for kept in _kept if kept.key == key), None)
+        if found is None:
+            check_forward(problem.residuals, parameters, batch)
+            found = Kept(problem, key)
+        else:
+            _kept.remove(found)
+            found.problem = problem
+        _kept.append(found)
     return found
 
 
@@ -121,14 +130,39 @@ def _algorithm(given: Problem, units: Units, columns: Array, by_row: bool) -> Al
     return descent(objective, direction, optax.identity())
 
 
-def _code(problem: Problem) -> tuple[Any, ...]:
-    """What must be the same object: functions of one place in a program have one code."""
-    return getattr(problem.residuals, "__code__", problem.residuals), problem.method, problem.by_row
+class _Same:
+    """Equal to what holds the same object."""
+
+    def __init__(self, held: Any):
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.held is other.held
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-def _text(problem: Problem, parameters: Model, batch: Batch) -> bytes:
-    """A digest of the loss and its gradient as a program, with all the numbers that it reads from outside."""
+def _key(problem: Problem, parameters: Model, batch: Batch) -> tuple[Any, ...]:
+    """What a problem computes: the text of loss, residuals and gradient, with all numbers from outside.
+
+    Functions that are made by one line of a program have one code. Calls of Python from inside of a program
+    are not in its text: there the function itself must be the same.
+    """
     loss = half_square(squares(problem.residuals, problem.weights)).revalue
     assert loss is not None
-    program = jax.jit(jax.value_and_grad(loss)).lower(parameters, batch)
-    return hashlib.sha256(program.as_text().encode()).digest()
+
+    def everything(p: Model, b: Batch) -> Any:
+        return loss(p, b), problem.residuals(p, b)
+
+    program = jax.jit(jax.value_and_grad(everything, has_aux=True)).lower(parameters, batch)
+    text, structure = program.as_text(), jax.tree.structure
+    code = getattr(problem.residuals, "__code__", None)
+    outside = code is None or "callback" in text
+    return (
+        hashlib.sha256(text.encode()).digest(),
+        structure((parameters, batch, problem.weights)),
+        structure(program.out_info),
+        _Same(problem.residuals) if outside else code,
+        _Same(problem.method),
+        problem.by_row,
+    )

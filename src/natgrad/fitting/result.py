@@ -14,8 +14,8 @@ class LeastSquaresResult:
         loss: (1/2) sum_k weight_k mean(r_k^2).
         residuals: those of the function itself, without weights.
         optimality: the largest entry of the loss's gradient.
-        cosine: the largest one of the angles between the residuals and their derivatives by a parameter; zero
-            at a minimum, whatever the units.
+        cosine: the largest absolute cosine of the angles between the residuals and their derivatives by a
+            parameter; zero at a minimum, whatever the units.
         covariance: of the parameters, in the order of `ravel_pytree`, for residuals that all have the same
             unknown variance where weighted; None for more than 200 parameters, or where they are not all
             determined.

@@ -38,7 +38,8 @@ def units_of(columns: Float[Array, " parameter"], parameters: Model) -> Units:
     usual = jnp.sqrt(columns.mean())
     norms = jnp.where(columns > 0, jnp.sqrt(columns), usual)
     known = jnp.isfinite(norms) & (norms > 0)
-    sizes = jnp.exp2(jnp.round(jnp.log2(jnp.where(known, norms, 1))))
+    exponents = jnp.round(jnp.log2(jnp.where(known, norms, 1))).astype(jnp.int32)
+    sizes = jnp.ldexp(jnp.ones_like(norms), exponents)  # exact, as exp2 is not
     return Units(ravel_pytree(parameters)[1](sizes))
 
 

@@ -20,6 +20,8 @@ from natgrad.metrics.residuals import (
     squares,
 )
 
+_FEW = 8  # rows of each array that are tried where all do not fit in memory
+
 
 class FirstLook(NamedTuple):
     """What one look at R before a fit says: whether rows are independent, and the squares of its columns."""
@@ -31,20 +33,38 @@ class FirstLook(NamedTuple):
 def first_look(residuals: Residuals, weights: Any) -> Callable[[Model, Batch], FirstLook]:
     """Try R made row by row: it is the Jacobian if its product with an odd vector is the Jacobian's.
 
-    Residuals need not bear a batch of one row; those that do not are not independent by row.
+    That is tried at the parameters and beside them, where what couples rows may have been zero. Where R does
+    not fit in memory some rows decide. Residuals need not bear a batch of one row; those that do not are not
+    independent by row.
     """
     compared = jax.jit(lambda p, b: _compared(residuals, weights, p, b))
-    columns_of = column_squares(squares(residuals, weights))
+    problem = squares(residuals, weights)
+    columns_of = column_squares(problem)
+    beside = jax.jit(lambda p, columns, b: _beside(p, columns, problem.stacked(p, b)))
 
     def look(parameters: Model, batch: Batch) -> FirstLook:
+        fits = problem.fits(parameters, batch)
+        seen = batch if fits else jax.tree.map(lambda leaf: leaf[:_FEW], batch)
         try:
             batch_parts(residuals, parameters, batch)
-            agrees, columns = compared(parameters, batch)
+            agrees, columns = compared(parameters, seen)
+            agrees = agrees and compared(beside(parameters, columns, seen), seen)[0]
         except Exception:
             agrees, columns = False, jnp.zeros(())
-        return FirstLook(True, columns) if agrees else FirstLook(False, columns_of(parameters, batch))
+        if agrees and fits:
+            return FirstLook(True, columns)
+        return FirstLook(bool(agrees), columns_of(parameters, batch))
 
     return look
+
+
+def _beside(parameters: Model, columns: Array, rho: Array) -> Model:
+    """Parameters moved by an odd vector, each of them so that residuals change by up to a tenth."""
+    flat, unravel = ravel_pytree(parameters)
+    length = jnp.linalg.norm(rho)
+    per_length = jnp.where(columns > 0, jnp.sqrt(columns), 1) / jnp.where(length > 0, length, 1)
+    odd = jnp.sin(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
+    return unravel(flat + 0.1 * odd / per_length)
 
 
 def seems_by_row(residuals: Residuals, parameters: Model, batch: Batch) -> bool:
@@ -93,7 +113,10 @@ def column_squares(problem: Squares) -> Callable[[Model, Batch], Float[Array, " 
 def _compared(
     residuals: Residuals, weights: Any, parameters: Model, batch: Batch
 ) -> tuple[Array, Float[Array, " parameter"]]:
-    """Whether R made row by row is the Jacobian, array by array; and the squares of its columns."""
+    """Whether R made row by row is the Jacobian, array by array; and the squares of its columns.
+
+    Where numbers are not finite nothing is known, and they agree.
+    """
     flat, unravel = ravel_pytree(parameters)
     probe = jnp.cos(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
     whole = jax.jvp(lambda p: residuals(p, batch), (parameters,), (unravel(probe),))[1]
@@ -102,6 +125,6 @@ def _compared(
     leaves, scales = jax.tree.leaves(whole), scales_of(whole, weights)
     for leaf, scale, rows in zip(leaves, scales, rows_made_apart(residuals, parameters, batch), strict=True):
         error = jnp.linalg.norm(leaf.reshape(-1) - rows @ probe)
-        agrees.append(error <= close * jnp.linalg.norm(leaf))
+        agrees.append(~(error > close * jnp.linalg.norm(leaf)))
         columns += scale**2 * (rows * rows).sum(axis=0)
     return jnp.stack(agrees).all(), columns

@@ -52,7 +52,7 @@ def squares(residuals: Residuals, weights: Any = 1.0, *, by_row: bool = False) -
     """The sum of squares of residuals, `weights` being a number or a tree of them for the arrays."""
 
     def stacked(parameters: Model, batch: Batch) -> Float[Array, " sample"]:
-        found = residuals(parameters, batch)
+        found = jax.tree.map(jnp.asarray, residuals(parameters, batch))
         leaves, scales = _checked(found), scales_of(found, weights)
         return jnp.concatenate([s * leaf.reshape(-1) for s, leaf in zip(scales, leaves, strict=True)])
 
@@ -171,6 +171,20 @@ def _checked(found: Any) -> list[Array]:
     return leaves
 
 
+def check_forward(residuals: Residuals, parameters: Model, batch: Batch) -> None:
+    """Refuse residuals that have reverse derivatives only."""
+    try:
+        along = jax.jit(lambda p, b: jax.jvp(lambda q: residuals(q, b), (p,), (p,)))
+        along.lower(parameters, batch)  # only then it is noticed
+    except TypeError as error:
+        if "custom_vjp" not in str(error):
+            raise
+        raise InputError(
+            "residuals need derivatives forward, got a function of jax.custom_vjp, which has them in reverse "
+            "only; write it with jax.custom_jvp"
+        ) from None
+
+
 def scales_of(found: Any, weights: Any) -> list[Array]:
     """sqrt(weight / size) of every array."""
     leaves, structure = jax.tree.leaves(found), jax.tree.structure(found)
@@ -184,6 +198,12 @@ def scales_of(found: Any, weights: Any) -> list[Array]:
         )
     each = numbers * len(leaves) if one else numbers
     return [jnp.sqrt(jnp.asarray(w / leaf.size, leaf.dtype)) for w, leaf in zip(each, leaves, strict=True)]
+
+
+def weighed(found: Any, weights: Any) -> int:
+    """How many residuals have a weight that is not zero."""
+    leaves, scales = jax.tree.leaves(found), scales_of(found, weights)
+    return sum(leaf.size for leaf, scale in zip(leaves, scales, strict=True) if scale > 0)
 
 
 def _jacobian(function: Callable[[Model], Array], parameters: Model) -> _Rows:
