@@ -23,9 +23,9 @@ EQUATIONS, SEEDS, STEPS = ("poisson2", "heat"), (1, 2, 3), 300
 
 def as_they_are(columns: Any, parameters: Any) -> Any:
     """No units."""
-    from natgrad.fitting.units import Units
+    from natgrad.fitting.units import ParameterUnits
 
-    return Units(jax.tree.map(jnp.ones_like, parameters))
+    return ParameterUnits(jax.tree.map(jnp.ones_like, parameters))
 
 
 def trial(name: str, seed: int, units: Callable[..., Any]) -> dict[str, float]:
@@ -37,11 +37,11 @@ def trial(name: str, seed: int, units: Callable[..., Any]) -> dict[str, float]:
 
     equation = equations.EQUATIONS[name]
     start, batch = equations.fresh(equation, seed), equations.batch_of(equation, seed)
-    usual, loop.units_of = loop.units_of, units  # type: ignore[assignment]
+    usual, loop.parameter_units = loop.parameter_units, units  # type: ignore[assignment]
     try:
         found = natgrad.least_squares(equations.residuals_of(equation), start, batch, steps=STEPS)
     finally:
-        loop.units_of = usual
+        loop.parameter_units = usual
     return {"loss": found.loss, "error": equations.relative_error(equation, 1)(found.parameters)}
 
 
@@ -62,13 +62,13 @@ def page() -> str:
 
 
 def main() -> None:
-    from natgrad.fitting.units import units_of
+    from natgrad.fitting.units import parameter_units
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--page", action="store_true", help="write the table and end")
     if not parser.parse_args().page:
         jax.config.update("jax_enable_x64", True)
-        ways = {"in units": units_of, "as they are": as_they_are}
+        ways = {"in units": parameter_units, "as they are": as_they_are}
         for name, seed, way in [(n, s, w) for n in EQUATIONS for s in SEEDS for w in ways]:
             known = {"equation": name, "units": way, "seed": seed, "steps": STEPS}
             if not any(known.items() <= one.items() for one in trials()):

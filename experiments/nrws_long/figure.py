@@ -1,6 +1,6 @@
 """The figure of the README: test likelihood against seconds of training, every seed a line.
 
-    python -m experiments.nrws_long.figure      # headline.jsonl -> headline_seconds.png
+python -m experiments.nrws_long.figure      # headline.jsonl -> headline_seconds.png
 """
 
 from pathlib import Path

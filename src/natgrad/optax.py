@@ -55,7 +55,7 @@ from natgrad.updates.first_order import inverse_time
 from natgrad.updates.lengths import divergence_ball, learning_rate, line_search
 from natgrad.updates.linked import linked
 from natgrad.updates.natural import Options
-from natgrad.updates.transformation import DampingLike, damping_of, measured, options_of
+from natgrad.updates.transformation import DampingLike, damping_from, measured, options_of
 
 __all__ = [
     "Options",
@@ -172,7 +172,7 @@ def layerwise_gradient(
         decay: of the averages, from one renewal to the next.
         seed: of the targets that are drawn.
     """
-    strength = damping_of(0.1 if damping is None else damping)
+    strength = damping_from(0.1 if damping is None else damping)
     return natural_gradient(
         network,
         output,

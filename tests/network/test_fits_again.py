@@ -66,7 +66,7 @@ def test_numbers_from_outside_are_those_of_the_moment(residuals, monkeypatch):
 
 
 def problem_of(residuals, weights=1.0):
-    return programs.Problem(residuals, weights, method_of("lm"), None)
+    return programs.LeastSquaresProblem(residuals, weights, method_of("lm"), None)
 
 
 def test_what_was_not_traced_yet_is_traced_with_the_function_of_this_fit():

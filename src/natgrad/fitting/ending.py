@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from natgrad.core import Batch, Info, Model
-from natgrad.fitting.units import Units
+from natgrad.fitting.units import ParameterUnits
 from natgrad.metrics.residuals import ResidualCurvature, Squares
 from natgrad.solvers.results import FAILED, ILL_CONDITIONED, SOLVED
 
@@ -59,7 +59,7 @@ class Look(NamedTuple):
     rows: Any
 
 
-def look_at(problem: Squares, units: Units, scaled: Model, batch: Batch) -> Look:
+def look_at(problem: Squares, units: ParameterUnits, scaled: Model, batch: Batch) -> Look:
     """A look at scaled parameters; where R does not fit in memory, the cosine is that of R g."""
     rho, sizes = problem.stacked(scaled, batch), ravel_pytree(units.sizes)[0]
     length, tiny = jnp.linalg.norm(rho), jnp.finfo(rho.dtype).tiny
@@ -102,7 +102,7 @@ def at_minimum(look: Look, first: float) -> bool:
     return bool(look.cosine <= RIGHT) or bool(look.loss <= gone)
 
 
-def settled(status: int, look: Look, rules: Rules, first: float, solved: int) -> int:
+def final_status(status: int, look: Look, rules: Rules, first: float, solved: int) -> int:
     """The final status, at the parameters that are returned."""
     if status in (STEPS, SECONDS):
         return TARGET if look.loss <= rules.target else FLAT if look.optimality <= rules.gtol else status
@@ -115,7 +115,9 @@ def message_of(status: int, solved: int) -> str:
     return MESSAGES[status] + (f"; {SOLVED[solved]}" if solved in (ILL_CONDITIONED, FAILED) else "")
 
 
-def covariance_of(look: Look, units: Units, number: int) -> Float[np.ndarray, "parameter parameter"] | None:
+def covariance_of(
+    look: Look, units: ParameterUnits, number: int
+) -> Float[np.ndarray, "parameter parameter"] | None:
     """(2 loss / (residuals - parameters)) F^{-1}; None where it is large, or F has no inverse.
 
     `number` counts the residuals that have a weight.

@@ -27,14 +27,14 @@ from natgrad.fitting.ending import (
     Rules,
     at_minimum,
     covariance_of,
+    final_status,
     message_of,
-    settled,
 )
 from natgrad.fitting.methods import Method, method_of
-from natgrad.fitting.programs import Problem, Programs, programs_of
+from natgrad.fitting.programs import LeastSquaresProblem, Programs, programs_of
 from natgrad.fitting.result import LeastSquaresResult
 from natgrad.fitting.steps import EMPTY, ROOM, History, Progress
-from natgrad.fitting.units import Units, units_of
+from natgrad.fitting.units import ParameterUnits, parameter_units
 from natgrad.layers.task import check_parameters
 from natgrad.metrics.residuals import Residuals, weighed
 
@@ -46,7 +46,7 @@ class Fit(NamedTuple):
 
     batch: Batch
     rules: Rules
-    units: Units
+    units: ParameterUnits
     columns: Array
     programs: Programs
 
@@ -117,9 +117,9 @@ def least_squares(
             "gtol looks at the gradient of all rows, got a method that sees some of them in a step; "
             "leave gtol out, or give target or seconds"
         )
-    kept = programs_of(Problem(residuals, weights, chosen, by_row), parameters, batch)
+    kept = programs_of(LeastSquaresProblem(residuals, weights, chosen, by_row), parameters, batch)
     known = kept.first_look(parameters, batch)
-    units = units_of(known.columns, parameters)
+    units = parameter_units(known.columns, parameters)
     fit = Fit(batch, rules, units, known.columns, kept.programs(known.by_row))
     at, rows = _until_the_end(fit, fit.start(parameters), watch, began)
     return _result(fit, weights, at, rows, time.perf_counter() - began)
@@ -154,7 +154,7 @@ def _result(fit: Fit, weights: Any, at: Progress, rows: list[History], seconds: 
     solved = int(history.result[-1]) if len(history.result) else 0
     first = float(history.loss[0]) if len(history.loss) else float(seen.loss)
     residuals = fit.programs.residuals(found, fit.batch)
-    status = settled(int(at.status), seen, fit.rules, first, solved)
+    status = final_status(int(at.status), seen, fit.rules, first, solved)
     return LeastSquaresResult(
         parameters=found,
         loss=float(seen.loss),

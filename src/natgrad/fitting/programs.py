@@ -19,8 +19,8 @@ from jaxtyping import Array
 from natgrad.core import Algorithm, Batch, Model
 from natgrad.fitting.ending import Look, Rules, look_at
 from natgrad.fitting.methods import Method
-from natgrad.fitting.steps import Progress, advance, start
-from natgrad.fitting.units import Units, mean_square
+from natgrad.fitting.steps import Progress, further_progress, initial_progress
+from natgrad.fitting.units import ParameterUnits, mean_square
 from natgrad.metrics.first_look import FirstLook, column_squares, first_look
 from natgrad.metrics.residuals import Residuals, check_forward, half_square, residual_metric, squares
 from natgrad.metrics.some_rows import half_square_by_some, metric_by_some
@@ -40,13 +40,13 @@ class Programs(NamedTuple):
         residuals: (parameters, batch).
     """
 
-    start: Callable[[Units, Array, Model, Batch], Progress]
-    advance: Callable[[Units, Array, Progress, Batch, Rules, Array], Progress]
-    look: Callable[[Units, Model, Batch], Look]
+    start: Callable[[ParameterUnits, Array, Model, Batch], Progress]
+    advance: Callable[[ParameterUnits, Array, Progress, Batch, Rules, Array], Progress]
+    look: Callable[[ParameterUnits, Model, Batch], Look]
     residuals: Residuals
 
 
-class Problem(NamedTuple):
+class LeastSquaresProblem(NamedTuple):
     """Residuals with their weights, and how they are made small."""
 
     residuals: Residuals
@@ -55,13 +55,13 @@ class Problem(NamedTuple):
     by_row: bool | None
 
 
-class Kept:
+class KeptPrograms:
     """The first look at a problem, and its programs by whether rows are apart.
 
     What is not traced yet is traced with the residuals of the last fit that was the same.
     """
 
-    def __init__(self, problem: Problem, key: tuple[Any, ...]):
+    def __init__(self, problem: LeastSquaresProblem, key: tuple[Any, ...]):
         """`key` says what the problem is."""
         self.problem, self.key = problem, key
         own = problem._replace(residuals=lambda p, b: self.problem.residuals(p, b))
@@ -69,18 +69,18 @@ class Kept:
         self.programs: Callable[[bool], Programs] = cache(lambda by_row: _programs(own, by_row))
 
 
-_kept: deque[Kept] = deque(maxlen=_KEPT)
+_kept: deque[KeptPrograms] = deque(maxlen=_KEPT)
 _alone = Lock()
 
 
-def programs_of(problem: Problem, parameters: Model, batch: Batch) -> Kept:
+def programs_of(problem: LeastSquaresProblem, parameters: Model, batch: Batch) -> KeptPrograms:
     """Those of an earlier fit, if all is the same, or new ones; the last used are kept."""
     key = _key(problem, parameters, batch)
     with _alone:
         found = next((kept for kept in _kept if kept.key == key), None)
         if found is None:
             check_forward(problem.residuals, parameters, batch)
-            found = Kept(problem, key)
+            found = KeptPrograms(problem, key)
         else:
             _kept.remove(found)
             found.problem = problem
@@ -88,7 +88,7 @@ def programs_of(problem: Problem, parameters: Model, batch: Batch) -> Kept:
     return found
 
 
-def _first_look(problem: Problem) -> Callable[[Model, Batch], FirstLook]:
+def _first_look(problem: LeastSquaresProblem) -> Callable[[Model, Batch], FirstLook]:
     """Whether rows are independent, and the squares of R's columns."""
     if problem.by_row is None:
         return first_look(problem.residuals, problem.weights)
@@ -97,17 +97,19 @@ def _first_look(problem: Problem) -> Callable[[Model, Batch], FirstLook]:
     return lambda parameters, batch: FirstLook(sums.by_row, columns(parameters, batch))
 
 
-def _programs(problem: Problem, by_row: bool) -> Programs:
-    def of(units: Units, columns: Array) -> Algorithm:
+def _programs(problem: LeastSquaresProblem, by_row: bool) -> Programs:
+    def of(units: ParameterUnits, columns: Array) -> Algorithm:
         return _algorithm(problem, units, columns, by_row)
 
-    def sums(units: Units) -> Any:
+    def sums(units: ParameterUnits) -> Any:
         return squares(units.of(problem.residuals), problem.weights, by_row=by_row)
 
     return Programs(
-        jax.jit(lambda units, columns, p, batch: start(of(units, columns), units.scaled(p), batch)),
         jax.jit(
-            lambda units, columns, at, batch, rules, limit: advance(
+            lambda units, columns, p, batch: initial_progress(of(units, columns), units.scaled(p), batch)
+        ),
+        jax.jit(
+            lambda units, columns, at, batch, rules, limit: further_progress(
                 of(units, columns), rules, units, at, batch, limit
             )
         ),
@@ -116,7 +118,7 @@ def _programs(problem: Problem, by_row: bool) -> Programs:
     )
 
 
-def _algorithm(given: Problem, units: Units, columns: Array, by_row: bool) -> Algorithm:
+def _algorithm(given: LeastSquaresProblem, units: ParameterUnits, columns: Array, by_row: bool) -> Algorithm:
     """The method with a damping on the scale of the metric at the start."""
     residuals, method = units.of(given.residuals), given.method
     problem = squares(residuals, given.weights, by_row=by_row)
@@ -142,7 +144,7 @@ class _Same:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _key(problem: Problem, parameters: Model, batch: Batch) -> tuple[Any, ...]:
+def _key(problem: LeastSquaresProblem, parameters: Model, batch: Batch) -> tuple[Any, ...]:
     """What a problem computes: the text of loss, residuals and gradient, with all numbers from outside.
 
     Functions that are made by one line of a program have one code. Calls of Python from inside of a program

@@ -10,7 +10,7 @@ from jaxtyping import Array, Int
 from natgrad import tree
 from natgrad.core import TAKEN, Algorithm, Batch, Model, State
 from natgrad.fitting.ending import RUNNING, Rules, before_its_step, status_of
-from natgrad.fitting.units import Units
+from natgrad.fitting.units import ParameterUnits
 
 ROOM = 256  # steps between two looks at the clock, at most
 
@@ -38,15 +38,15 @@ class Progress(NamedTuple):
     history: History
 
 
-def start(algorithm: Algorithm, parameters: Model, batch: Batch) -> Progress:
+def initial_progress(algorithm: Algorithm, parameters: Model, batch: Batch) -> Progress:
     """Where a fit starts."""
     state = algorithm.init(jax.random.key(0), parameters, batch)
     zero, kind = jnp.zeros((), jnp.int32), state.direction.level.dtype
     return Progress(state, zero, zero, zero + RUNNING, zero, History(*(jnp.zeros(ROOM, kind),) * 4))
 
 
-def advance(
-    algorithm: Algorithm, rules: Rules, units: Units, at: Progress, batch: Batch, limit: Array
+def further_progress(
+    algorithm: Algorithm, rules: Rules, units: ParameterUnits, at: Progress, batch: Batch, limit: Array
 ) -> Progress:
     """Up to `limit` steps, fewer where a rule ends the fit."""
 

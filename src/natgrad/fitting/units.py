@@ -15,7 +15,7 @@ from natgrad.core import Model
 from natgrad.metrics.residuals import Residuals
 
 
-class Units(NamedTuple):
+class ParameterUnits(NamedTuple):
     """D, as a tree like the parameters."""
 
     sizes: Model
@@ -33,16 +33,16 @@ class Units(NamedTuple):
         return lambda q, batch: residuals(self.plain(q), batch)
 
 
-def units_of(columns: Float[Array, " parameter"], parameters: Model) -> Units:
+def parameter_units(columns: Float[Array, " parameter"], parameters: Model) -> ParameterUnits:
     """From the squares of R's columns; a parameter without effect has the mean one."""
     usual = jnp.sqrt(columns.mean())
     norms = jnp.where(columns > 0, jnp.sqrt(columns), usual)
     known = jnp.isfinite(norms) & (norms > 0)
     exponents = jnp.round(jnp.log2(jnp.where(known, norms, 1))).astype(jnp.int32)
     sizes = jnp.ldexp(jnp.ones_like(norms), exponents)  # exact, as exp2 is not
-    return Units(ravel_pytree(parameters)[1](sizes))
+    return ParameterUnits(ravel_pytree(parameters)[1](sizes))
 
 
-def mean_square(columns: Array, units: Units) -> Any:
+def mean_square(columns: Array, units: ParameterUnits) -> Any:
     """The mean of F's diagonal in these units."""
     return jnp.mean(columns / ravel_pytree(units.sizes)[0] ** 2)

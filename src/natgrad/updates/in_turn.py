@@ -9,7 +9,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from natgrad.core import TAKEN, Algorithm, Batch, Info, Model, State
 
-Told = Callable[[Info, list[Info]], Info]
+Telling = Callable[[Info, list[Info]], Info]
 
 
 class Turn(NamedTuple):
@@ -25,7 +25,7 @@ def main_alone(main: Info, others: list[Info]) -> Info:
     return main
 
 
-def in_turn(main: Algorithm, *others: Turn, told: Told = main_alone) -> Algorithm:
+def in_turn(main: Algorithm, *others: Turn, told: Telling = main_alone) -> Algorithm:
     """The steps of every other method, one after the other, then one of the main one.
 
     `told` makes what is described out of the last step of each. A step of any of them that was refused counts

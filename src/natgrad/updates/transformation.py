@@ -60,7 +60,7 @@ def measured(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def damping_of(given: DampingLike) -> Damping:
+def damping_from(given: DampingLike) -> Damping:
     """A damping, or that of a number, or of a schedule."""
     if isinstance(given, Damping):
         return given
@@ -77,7 +77,7 @@ def options_of(
 ) -> Options:
     """Damping and length of a transformation; it moves by a whole step, if nothing else is said."""
     if options is None:
-        return Options(damping=damping_of(1e-2 if damping is None else damping), length=learning_rate(1.0))
+        return Options(damping=damping_from(1e-2 if damping is None else damping), length=learning_rate(1.0))
     if damping is not None:
         raise InputError(f"{whose} takes damping as part of `options` or by itself, got both; give one")
     check_counts(refresh=options.refresh)
