@@ -40,7 +40,7 @@ def rows():
 OPTIMIZERS = {
     "blocks": (
         bounded_blocks(network, softmax(), jnp.zeros((1, *IMAGE)), damping=DAMPING),
-        (0.0003, 0.001, 0.003, 0.01, 0.03),
+        (0.00003, 0.0001, 0.0003, 0.001, 0.003),
     ),
     "muon": (optax.contrib.muon, (0.001, 0.003, 0.01, 0.03, 0.1)),
     "adam": (optax.adam, (0.0003, 0.001, 0.003, 0.01, 0.03)),
