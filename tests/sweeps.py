@@ -41,6 +41,7 @@ for line in sys.stdin:
     place.mkdir()
     value = -(rate - 0.3) ** 2 + seed / 100
     rows = [{"epoch": n, "seconds": n, "valid_ll": value - abs(n - 1), "test_ll": rate} for n in range(3)]
+    rows[-1]["divergences"] = rows[1]["divergences"] = int(rate == 0.35)
     (place / "trace.jsonl").write_text("".join(json.dumps(row) + chr(10) for row in rows))
     warning = "it hardly learns" if rate == 0.7 else None
     print(json.dumps({"error": None, "warning": warning}), flush=True)

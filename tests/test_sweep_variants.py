@@ -169,6 +169,13 @@ def test_the_edge_of_a_grid_is_told(file, fake):
     assert Path("c/table.md").read_text().endswith("\n" + found["warnings"][0] + "\n")
 
 
+def test_a_best_setting_whose_rate_was_cut_is_told(file, fake):
+    found = sweep(grid(file, [0.1, 0.35, 0.6]), out="out")
+    assert found["warnings"] == [
+        "Diverged, and continued with a smaller rate: the best setting (1 of 1 seeds)."
+    ]
+
+
 def test_seeded_settings_take_the_seed(file, fake):
     path = file("[sweep]\nseeds = [3, 4]\nseeded = ['data.split_seed']\n", BASE)
     asked = preview(path, {})["trials"]

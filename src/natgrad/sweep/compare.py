@@ -61,7 +61,8 @@ def _line(results: Results, candidate: Candidate, seeds: Sequence[int], names: S
     found = [deciding_row(record.rows(candidate, seed), section) for seed in seeds]
     rows = [row for row in found if row is not None]
     shown = {name: candidate.setting[name] for name in names if name in candidate.setting}
-    start = {"variant": candidate.variant, "setting": shown, "seeds": len(rows)}
+    cut = sum(1 for row in rows if row.get("divergences"))
+    start = {"variant": candidate.variant, "setting": shown, "seeds": len(rows), "cut": cut}
     return {**start, **_means(section, rows), "runs": [_run(section, candidate, seed) for seed in seeds]}
 
 

@@ -56,13 +56,15 @@ def has_table_of_best(found: Mapping[str, Any]) -> bool:
 
 
 def doubts(results: Results, best: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Where the best settings deserve doubt: at an edge, not confirmed though asked to be, missing."""
+    """Where the best settings deserve doubt: at an edge, with rates cut, not confirmed, missing."""
     edge = [f"{_who(line)} ({setting_label(_at_edge(line))})" for line in best if line["edge"]]
+    cut = [f"{_who(line)} ({line['cut']} of {line['seeds']} seeds)" for line in best if line["cut"]]
     alone = [_who(line) for line in best if results.section.confirm and not line["confirmed"]]
     there = {line["variant"] for line in best}
     lost = dict.fromkeys(each.variant for each in results.candidates if each.variant not in there)
     found = {
         "At the edge of the grid": edge,
+        "Diverged, and continued with a smaller rate": cut,
         "Not confirmed, the figures are of the seeds that chose": alone,
         "Without a result": [name for name in lost if name],
     }
