@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks import attack, autoencoder, race
+from benchmarks import attack, autoencoder, convnet, race
 from experiments import judge as importance
 from experiments import table
 from experiments.least_squares_units import run as units_of_parameters
@@ -141,7 +141,7 @@ def test_the_published_estimator_weighs_dreams_by_other_samples(limit):
     np.testing.assert_allclose(found.blocks["prior"], top * (1 - top) / 4, rtol=1e-12)
 
 
-@pytest.mark.parametrize("found", [autoencoder.RACE], ids=lambda found: found.name)
+@pytest.mark.parametrize("found", [autoencoder.RACE, convnet.RACE], ids=lambda found: found.name)
 def test_the_page_on_networks_has_the_figures_of_its_records(found):
     assert race.measured(found) in (ROOT.parent / "docs" / "networks.md").read_text("utf-8")
 
