@@ -63,7 +63,7 @@ def _apart(network: Network, structure: Any, known: tuple[Any, ...]) -> bool:
             return True
     if not np.isfinite(among).all():
         return True
-    return bool(np.abs(among - alone).max() <= _CLOSE * np.abs(among).max())  # false where it is no number
+    return bool(np.abs(among - alone).max() <= _CLOSE * np.abs(among).max())  # false where it is NaN
 
 
 _tried: Callable[..., bool] = lru_cache(maxsize=256)(_apart)
