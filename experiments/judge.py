@@ -85,7 +85,7 @@ def judged(file: Path) -> list[dict]:
 
 def judge(file: Path, trials: Path, samples: int) -> None:
     """Judge what is recorded and not judged yet."""
-    known = {(line["variant"], line["seed"]) for line in judged(file)}
+    known = {(line["variant"], line["seed"]) for line in judged(file) if line["samples"] == samples}
     found, how = results(file), judging(file)
     for line in found.record.known.values():
         own = [path.parent for path in sorted(trials.glob("*/config.toml")) if _made(line, path)]
@@ -123,7 +123,7 @@ def page(file: Path) -> str:
     known = [line for line in results(file).record.known.values() if "rows" in line]
     pages = (
         table(("variant", "seed", "epochs", "CPU seconds", said, *columns), rows),
-        table(("variant", "seeds", "CPU seconds", said, "test LL"), means(found, how.criterion)),
+        table(("variant", "samples", "seeds", "CPU seconds", said, "test LL"), means(found, how.criterion)),
         table(
             ("seed", f"best {said} of", "in CPU s", "passed by", "after CPU s", "share"),
             passed(known, how.criterion),
@@ -148,15 +148,17 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def means(lines: list[dict], criterion: str) -> list[list[str]]:
-    """Each variant with its means over seeds, and the spread of the last of them."""
+    """Each variant's means over seeds, for every number of samples, and the spread of the last of them."""
     rows = []
-    for name in dict.fromkeys(line["variant"] for line in lines):
-        own = [line for line in lines if line["variant"] == name]
+    for name, samples in dict.fromkeys((line["variant"], line["samples"]) for line in lines):
+        own = [line for line in lines if (line["variant"], line["samples"]) == (name, samples)]
         seconds, bound, ll = (
             statistics.mean(line[key] for line in own) for key in ("cpu_seconds", criterion, "test_ll")
         )
         spread = f" (sd {statistics.stdev(line['test_ll'] for line in own):.2f})" if len(own) > 1 else ""
-        rows.append([name, str(len(own)), f"{seconds:.0f}", f"{bound:.2f}", f"{ll:.2f}{spread}"])
+        rows.append(
+            [name, str(samples), str(len(own)), f"{seconds:.0f}", f"{bound:.2f}", f"{ll:.2f}{spread}"]
+        )
     return rows
 
 

@@ -84,8 +84,12 @@ def test_bounds_are_passed_where_they_are_first_exceeded_with_the_same_seed():
     slow, fast = trial("slow", 1, -9, -8, -7, -6, -6.5), trial("fast", 1, -9, -6, -5)
     found = importance.passed([slow, fast, trial("other", 2, -1)], "valid_elbo")
     assert found == [["1", "slow", "30", "fast", "20", "0.67"]]
-    judged = [{"variant": "fast", "cpu_seconds": 1, "valid_elbo": -2, "test_ll": ll} for ll in (-1.0, -3.0)]
-    assert importance.means(judged, "valid_elbo") == [["fast", "2", "1", "-2.00", "-2.00 (sd 1.41)"]]
+    one = {"variant": "fast", "cpu_seconds": 1, "valid_elbo": -2}
+    judged = [one | {"samples": number, "test_ll": ll} for number, ll in ((5, -1.0), (5, -3.0), (9, -0.5))]
+    assert importance.means(judged, "valid_elbo") == [
+        ["fast", "5", "2", "1", "-2.00", "-2.00 (sd 1.41)"],
+        ["fast", "9", "1", "1", "-2.00", "-0.50"],
+    ]
 
 
 @pytest.mark.parametrize("file", ["config", "mini"])
