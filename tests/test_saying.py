@@ -68,7 +68,10 @@ def test_a_command_names_its_run_once_and_leaves_the_trainings_picture(run, said
         (("train", "digits"), "digits is not a config file; write natgrad train --data digits"),
         (("train", "mine.npy"), "mine.npy is not a config file; write natgrad train --data mine.npy"),
         (("train", "rbm"), "rbm is not a config file; write natgrad train --model rbm"),
-        (("resume", "r", "--learning-rate", "1"), "--learning-rate. Try `natgrad resume --help`."),
+        (
+            ("resume", "r", "--learning-rate", "1"),
+            "got --learning-rate; leave it out. Try `natgrad resume --help`.",
+        ),
         (("evaluate", "r", "--odd", "1"), "r is not a run folder"),
         (("rn",), "Try `natgrad --help`."),
     ],

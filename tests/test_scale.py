@@ -276,7 +276,10 @@ def test_a_mesh_for_what_does_not_split_is_refused_in_a_sentence(file, place, ca
     with pytest.raises(SystemExit) as ended:
         main(["evaluate", str(place / "network"), "--mesh", "rows=1"])
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "natgrad: Unknown option: --mesh. Try `natgrad evaluate --help`.\n"
+    assert capsys.readouterr().err == (
+        "natgrad: --mesh of evaluate is for runs of helmholtz, rbm, vae, and this is not one of them. "
+        "Try `natgrad evaluate --help`.\n"
+    )
 
 
 CURVES = """
