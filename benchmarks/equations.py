@@ -131,7 +131,7 @@ EQUATIONS = {
     "poisson2": Equation(
         2, (900, 120), two_sines, lambda u, x: laplacian(u, x) + 2 * jnp.pi**2 * two_sines(x), faces, 60.0
     ),
-    "heat": Equation(2, (900, 120), fading, heat, start_and_ends, 60.0),
+    "heat": Equation(2, (900, 120), fading, heat, start_and_ends, 60.0, natural=("natgrad lm",)),
     "burgers": Equation(
         *(2, (1500, 300), steepening(SMOOTH), burgers(SMOOTH), start_and_ends, 300.0),
         natural=("natgrad lm",),
@@ -143,7 +143,7 @@ EQUATIONS = {
         widths=(20, 20),
         crowded=towards_the_middle,
     ),
-    "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 300.0, natural=("natgrad lm",)),
+    "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 150.0, natural=("natgrad lm",)),
     "poisson5-deep": Equation(
         *(5, (3000, 500), sum_of_sines, poisson, faces, 900.0),
         natural=("natgrad lm", "natgrad spring"),
