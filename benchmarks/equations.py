@@ -129,9 +129,9 @@ def poisson(u: Callable[[Any], Any], x: Any) -> Any:
 SMOOTH, STEEP = 0.1 / np.pi, 0.01 / np.pi  # viscosities of Burgers' equation
 EQUATIONS = {
     "poisson2": Equation(
-        2, (900, 120), two_sines, lambda u, x: laplacian(u, x) + 2 * jnp.pi**2 * two_sines(x), faces, 60.0
+        2, (900, 120), two_sines, lambda u, x: laplacian(u, x) + 2 * jnp.pi**2 * two_sines(x), faces, 30.0
     ),
-    "heat": Equation(2, (900, 120), fading, heat, start_and_ends, 60.0, natural=("natgrad lm",)),
+    "heat": Equation(2, (900, 120), fading, heat, start_and_ends, 30.0, natural=("natgrad lm",)),
     "burgers": Equation(
         *(2, (1500, 300), steepening(SMOOTH), burgers(SMOOTH), start_and_ends, 300.0),
         natural=("natgrad lm",),

@@ -71,6 +71,11 @@ def apart(*arguments: Any) -> Trial:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode < 0:
         raise InputError(f"expected a trial to end by itself, got signal {-done.returncode}; start again")
+    if "ModuleNotFoundError" in done.stderr:
+        missed = done.stderr.strip().splitlines()[-1]
+        raise InputError(
+            f"a method is not installed ({missed}); pip install '.[opponents]', then start again"
+        )
     known = dict(zip(("equation", "fitter", "setting", "seed", "cpu_seconds"), arguments, strict=True))
     known["cores"] = len(os.sched_getaffinity(0))
     if done.returncode:

@@ -13,6 +13,7 @@ from network_cases import Factored, Given, preconditioned, solved
 
 from natgrad.core import Product, Solver
 from natgrad.errors import InputError
+from natgrad.fitting import methods
 from natgrad.solvers import cost, results, subspace, whole
 from natgrad.solvers import rows as rows_solvers
 from natgrad.solvers.minres import minres_qlp
@@ -458,6 +459,18 @@ def test_a_sketch_makes_a_spectrum_that_decays_easy(rank, share):
     assert (found.result, plain.result) == (results.CONVERGED, results.CONVERGED)
     assert int(found.iterations) < share * int(plain.iterations)
     np.testing.assert_allclose(found.curvature, expected @ matrix @ expected, rtol=1e-8)
+
+
+def test_beyond_exact_solves_least_squares_take_a_sketch(monkeypatch):
+    """Where no exact solve can be paid, the solution is the same, in a small part of plain iterations."""
+    monkeypatch.setattr(methods, "PRODUCTS", 0.0)
+    rows = np.random.default_rng(0).normal(size=(150, 150)) * np.geomspace(1e3, 1e-4, 150)
+    g, damping, stop = right(150), 1e-2, small_residual(1e-8)
+    expected = np.linalg.solve(rows.T @ rows + damping * np.eye(150), g)
+    plain = solved(conjugate_gradient(4000, stop=stop), factored(rows), jnp.asarray(g), damping)
+    found = solved(methods.exact_or_iterated(), factored(rows), jnp.asarray(g), damping)
+    np.testing.assert_allclose(found.value, expected, atol=1e-6 * np.abs(expected).max())
+    assert 0 < 20 * int(found.iterations) < int(plain.iterations)
 
 
 def test_the_preconditioner_is_its_definition():

@@ -33,9 +33,12 @@ def test_the_page_says_what_the_records_say():
     assert measured.strip() == physics.table(physics.records()).strip()
 
 
+SECONDS = equations.EQUATIONS["heat"].seconds
+
+
 def trial(setting, seed, valid, test):
     curve = [{"seconds": 1.0, "steps": 9.0, "valid": valid, "test": test}] if valid else []
-    known = {"equation": "heat", "fitter": "optax adam", "cpu_seconds": 60.0 if seed else 20.0}
+    known = {"equation": "heat", "fitter": "optax adam", "cpu_seconds": SECONDS if seed else SECONDS / 3}
     return known | {"setting": setting, "seed": seed, "curve": curve}
 
 
@@ -46,7 +49,7 @@ def test_settings_are_chosen_by_validation_of_a_seed_that_is_not_told_and_errors
     assert physics.chosen(trials, "optax adam", ()) == 2.0
     row = physics.summary(trials)["optax adam"]
     assert (row["setting"], row["median"], row["errors"]) == (2.0, 0.6, [0.5, 0.6, float("inf")])
-    line = "| heat, 60 | optax adam | 2 (1, 2, 3) | 1 s | 9 | 6.0e-01 (5.0e-01, 6.0e-01, inf) |"
+    line = f"| heat, {SECONDS:g} | optax adam | 2 (1, 2, 3) | 1 s | 9 | 6.0e-01 (5.0e-01, 6.0e-01, inf) |"
     assert line in physics.table([trials])
 
 
@@ -60,9 +63,10 @@ def test_a_record_is_completed_without_repeating_anything(tmp_path, monkeypatch)
     monkeypatch.setattr(physics, "RESULTS", tmp_path)
     monkeypatch.setattr(physics, "apart", apart)
     physics.complete(["heat"], ["optax adam"], 1)
-    assert made == [(0.001, 0, 20.0), (0.003, 0, 20.0), (0.01, 0, 20.0), (0.03, 0, 20.0), (0.003, 1, 60.0)]
+    tuning = [(rate, 0, SECONDS / 3) for rate in (0.001, 0.003, 0.01, 0.03)]
+    assert made == [*tuning, (0.003, 1, SECONDS)]
     physics.complete(["heat"], ["optax adam"], 2)
-    assert made[5:] == [(0.003, 2, 60.0)]
+    assert made[5:] == [(0.003, 2, SECONDS)]
 
 
 def test_a_trial_that_was_ended_is_not_recorded(monkeypatch):
@@ -70,3 +74,10 @@ def test_a_trial_that_was_ended_is_not_recorded(monkeypatch):
     monkeypatch.setattr(physics.subprocess, "run", lambda *given, **more: ended)
     with pytest.raises(InputError, match="expected a trial to end by itself, got signal 15; start again"):
         physics.apart("heat", "optax adam", 0.003, 1, 60.0)
+
+
+def test_a_method_that_is_not_installed_is_not_a_failed_trial(monkeypatch):
+    ended = subprocess.CompletedProcess([], 1, "", "ModuleNotFoundError: No module named 'optimistix'\n")
+    monkeypatch.setattr(physics.subprocess, "run", lambda *given, **more: ended)
+    with pytest.raises(InputError, match=r"not installed \(.*optimistix'\); pip install '\.\[opponents\]'"):
+        physics.apart("heat", "optimistix lm", 1e-12, 1, 60.0)

@@ -21,6 +21,8 @@ from natgrad.solvers.truncated import _Stop, conjugate_iteration
 from natgrad.solvers.units import known_after
 from natgrad.solvers.whole import System, solution_of
 
+_AT_ONCE = 10  # products of a sketch that are in memory together
+
 
 class Sketch(NamedTuple):
     """An operator, its damping, and the eigenvectors and eigenvalues of its sketch, the largest first."""
@@ -70,7 +72,7 @@ def sketch(operator: Operator, rank: int, after: Array, seed: int) -> tuple[Arra
     drawn = jax.random.normal(jax.random.key(seed), (flat.size, size), flat.dtype)  # ~ N(0, I)
     mv = operator.bind().mv
     start = jnp.linalg.qr(drawn + after)[0]
-    seen = jax.vmap(lambda v: ravel_pytree(mv(unravel(v)))[0], 1, 1)(start)
+    seen = jax.lax.map(lambda v: ravel_pytree(mv(unravel(v)))[0], start.T, batch_size=_AT_ONCE).T
     shift = jnp.finfo(flat.dtype).eps * jnp.linalg.norm(seen)
     shifted = seen + shift * start
     middle = start.T @ shifted
