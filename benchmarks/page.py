@@ -6,6 +6,7 @@
     python -m benchmarks.evaluation --json > benchmarks/results/evaluation.json
     python -m benchmarks.boltzmann --json > benchmarks/results/boltzmann.json
     python -m benchmarks.vae --json > benchmarks/results/vae.json
+    python -m benchmarks.sketches --json > benchmarks/results/sketches.json
     python -m benchmarks.quality --json --figure docs/quality.png > benchmarks/results/quality.json
     python -m benchmarks.page
 
@@ -180,6 +181,21 @@ def quality() -> list[str]:
     return [*lines, "", "![Test likelihood against seconds](quality.png)"]
 
 
+def sketches() -> list[str]:
+    """Iterations by damping and rank; the shares that may be left are columns."""
+    found = read("sketches")
+    if not found:
+        return []
+    shares = [key for key in found[0] if key.startswith("to_")]
+    lines = ["", "## Sketches of a metric", "", "Iterations until a share of the gradient is left:", ""]
+    lines.append("| damping | rank | " + " | ".join(key.removeprefix("to_") for key in shares) + " |")
+    lines.append("|---" * (2 + len(shares)) + "|")
+    for row in found:
+        cells = " | ".join("not in 300" if row[key] is None else str(row[key]) for key in shares)
+        lines.append(f"| {row['damping']:g} | {row['rank']} | {cells} |")
+    return lines
+
+
 def main() -> None:
     head = [
         "# Measured figures",
@@ -187,7 +203,12 @@ def main() -> None:
         "Written by `python -m benchmarks.page`; what they mean is in [performance.md](performance.md).",
     ]
     PAGE.write_text(
-        "\n".join([*head, "", *steps(), *accuracy(), *growth(), *evaluation(), *other_kinds(), *quality()])
+        "\n".join(
+            [
+                *(*head, "", *steps(), *accuracy(), *growth(), *evaluation(), *other_kinds()),
+                *(*sketches(), *quality()),
+            ]
+        )
         + "\n"
     )
     print(PAGE.read_text())
