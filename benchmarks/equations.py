@@ -133,20 +133,20 @@ EQUATIONS = {
     ),
     "heat": Equation(2, (900, 120), fading, heat, start_and_ends, 30.0, natural=("natgrad lm",)),
     "burgers": Equation(
-        *(2, (1500, 300), steepening(SMOOTH), burgers(SMOOTH), start_and_ends, 300.0),
+        *(2, (1500, 300), steepening(SMOOTH), burgers(SMOOTH), start_and_ends, 60.0),
         natural=("natgrad lm",),
         widths=(20, 20),
     ),
     "burgers-steep": Equation(
-        *(2, (2000, 300), steepening(STEEP), burgers(STEEP), start_and_ends, 300.0),
+        *(2, (2000, 300), steepening(STEEP), burgers(STEEP), start_and_ends, 60.0),
         natural=("natgrad lm",),
         widths=(20, 20),
         crowded=towards_the_middle,
     ),
     "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 150.0, natural=("natgrad lm",)),
     "poisson5-deep": Equation(
-        *(5, (3000, 500), sum_of_sines, poisson, faces, 900.0),
-        natural=("natgrad lm", "natgrad spring"),
+        *(5, (3000, 500), sum_of_sines, poisson, faces, 180.0),
+        natural=("natgrad lm",),
         widths=(64, 64, 48, 48),
     ),
 }

@@ -117,6 +117,8 @@ def least_squares(
             "gtol looks at the gradient of all rows, got a method that sees some of them in a step; "
             "leave gtol out, or give target or seconds"
         )
+    if chosen.rows is not None:
+        rules = rules._replace(gtol=-1.0)  # some rows may be zero while others are not
     kept = programs_of(LeastSquaresProblem(residuals, weights, chosen, by_row), parameters, batch)
     known = kept.first_look(parameters, batch)
     units = parameter_units(known.columns, parameters)

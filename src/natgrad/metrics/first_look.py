@@ -37,16 +37,16 @@ def first_look(residuals: Residuals, weights: Any) -> Callable[[Model, Batch], F
     not fit in memory some rows decide. Residuals need not bear a batch of one row; those that do not are not
     independent by row.
     """
-    compared = jax.jit(lambda p, b: _compared(residuals, weights, p, b))
+    compared = jax.jit(lambda p, b: _compared(residuals, weights, p, b, unknown=True))
     problem = squares(residuals, weights)
     columns_of = column_squares(problem)
     beside = jax.jit(lambda p, columns, b: _beside(p, columns, problem.stacked(p, b)))
 
     def look(parameters: Model, batch: Batch) -> FirstLook:
         fits = problem.fits(parameters, batch)
-        seen = batch if fits else jax.tree.map(lambda leaf: leaf[:_FEW], batch)
         try:
             batch_parts(residuals, parameters, batch)
+            seen = batch if fits else jax.tree.map(lambda leaf: leaf[:_FEW], batch)
             agrees, columns = compared(parameters, seen)
             agrees = agrees and compared(beside(parameters, columns, seen), seen)[0]
         except Exception:
@@ -70,11 +70,14 @@ def _beside(parameters: Model, columns: Array, rho: Array) -> Model:
 def seems_by_row(residuals: Residuals, parameters: Model, batch: Batch) -> bool:
     """The same for shapes alone, with made-up numbers, also while a program is traced."""
     shapes = jax.eval_shape(lambda *given: given, parameters, batch)
+    compared = jax.jit(lambda p, b: _compared(residuals, 1.0, p, b, unknown=False)[0])
     with jax.ensure_compile_time_eval():
-        numbers = jax.tree.map(made_up, shapes)
         try:
             batch_parts(residuals, *shapes)
-            return bool(jax.jit(lambda p, b: _compared(residuals, 1.0, p, b)[0])(*numbers))
+            if not squares(residuals, 1.0).fits(*shapes):
+                few = lambda leaf: jax.ShapeDtypeStruct((min(_FEW, len(leaf)), *leaf.shape[1:]), leaf.dtype)  # noqa: E731
+                shapes = shapes[0], jax.tree.map(few, shapes[1])
+            return bool(compared(*jax.tree.map(made_up, shapes)))
         except Exception:
             return False
 
@@ -111,11 +114,11 @@ def column_squares(problem: Squares) -> Callable[[Model, Batch], Float[Array, " 
 
 
 def _compared(
-    residuals: Residuals, weights: Any, parameters: Model, batch: Batch
+    residuals: Residuals, weights: Any, parameters: Model, batch: Batch, *, unknown: bool
 ) -> tuple[Array, Float[Array, " parameter"]]:
     """Whether R made row by row is the Jacobian, array by array; and the squares of its columns.
 
-    Where numbers are not finite nothing is known, and they agree.
+    Where the Jacobian itself is not finite nothing is known, and the answer is `unknown`.
     """
     flat, unravel = ravel_pytree(parameters)
     probe = jnp.cos(1.0 + jnp.arange(flat.size, dtype=flat.dtype) ** 2)
@@ -125,6 +128,7 @@ def _compared(
     leaves, scales = jax.tree.leaves(whole), scales_of(whole, weights)
     for leaf, scale, rows in zip(leaves, scales, rows_made_apart(residuals, parameters, batch), strict=True):
         error = jnp.linalg.norm(leaf.reshape(-1) - rows @ probe)
-        agrees.append(~(error > close * jnp.linalg.norm(leaf)))
+        same = error <= close * jnp.linalg.norm(leaf)  # false where only single rows are not finite
+        agrees.append(jnp.where(jnp.isfinite(leaf).all(), same, unknown))
         columns += scale**2 * (rows * rows).sum(axis=0)
     return jnp.stack(agrees).all(), columns

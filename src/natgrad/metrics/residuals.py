@@ -10,7 +10,6 @@ takes about as long as the gradient: gradient and products are then made from it
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -110,7 +109,11 @@ class ResidualCurvature:
     problem: Squares = static()
 
     def bind(self) -> Product:
-        """Products with R, or, where that is not cheap, linearized once, when the first is asked for."""
+        """Products with R, or, where that is not cheap, linearized once.
+
+        Both are made here and not when the first product is asked for: that may be inside of a loop, whose
+        values cannot be used outside of it. What nobody uses, the compiler leaves out.
+        """
         push, pull = self._by_rows() if self._cheap() else self._linearized()
         samples = jax.eval_shape(self._rho, self.parameters).size
         return Product(lambda v: pull(push(v)), None, push, pull, self._gram, samples, rows=self.factor_rows)
@@ -144,13 +147,13 @@ class ResidualCurvature:
 
     def _by_rows(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
         """v -> R v and w -> R^T w, from R; equal programs are one, so it is made once in a step."""
-        rows, unravel = cache(self.factor_rows), ravel_pytree(self.parameters)[1]
-        return lambda v: rows() @ ravel_pytree(v)[0], lambda w: unravel(rows().T @ w)
+        rows, unravel = self.factor_rows(), ravel_pytree(self.parameters)[1]
+        return lambda v: rows @ ravel_pytree(v)[0], lambda w: unravel(rows.T @ w)
 
     def _linearized(self) -> tuple[Callable[[Model], Array], Callable[[Array], Model]]:
-        linear = cache(lambda: jax.linearize(self._rho, self.parameters)[1])
-        transposed = cache(lambda: jax.linear_transpose(linear(), self.parameters))
-        return lambda v: linear()(v), lambda w: transposed()(w)[0]
+        linear = jax.linearize(self._rho, self.parameters)[1]
+        transposed = jax.linear_transpose(linear, self.parameters)
+        return linear, lambda w: transposed(w)[0]
 
     def _rho(self, parameters: Model) -> Array:
         return self.problem.stacked(parameters, self.batch)

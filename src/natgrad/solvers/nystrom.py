@@ -53,16 +53,25 @@ def nystrom_gradient(
         return Sketch(operator, damping, vectors, values), known_after((vectors, values))
 
     def solve(factor: Sketch, gradient: Model, guess: Model | None) -> Solution:
+        ratio = _ratio(factor.values, factor.damping)
+
         def correct(residual: Model) -> Model:
             flat, unravel = ravel_pytree(residual)
             inside = factor.vectors.T @ flat
-            ratio = (factor.values[-1] + factor.damping) / (factor.values + factor.damping)
-            return unravel(flat + factor.vectors @ ((ratio - 1) * inside))  # [frangella2023]
+            outside = flat - factor.vectors @ inside
+            outside = outside - factor.vectors @ (factor.vectors.T @ outside)  # what rounding left inside
+            return unravel(factor.vectors @ (ratio * inside) + outside)  # [frangella2023]
 
         system = System(factor.operator.bind(), factor.damping)
         return solution_of(iterate(system, correct, gradient, guess), gradient, factor.damping)
 
     return Solver(prepare, solve)
+
+
+def _ratio(values: Array, damping: Array) -> Float[Array, " rank"]:
+    """(lambda_k + damping) / (lambda + damping), never zero or undefined."""
+    least = jnp.maximum(values[-1] + damping, jnp.finfo(values.dtype).eps * values[0])
+    return jnp.where(least > 0, least / jnp.maximum(values + damping, least), 1)
 
 
 def sketch(operator: Operator, rank: int, after: Array, seed: int) -> tuple[Array, Array]:
@@ -73,7 +82,8 @@ def sketch(operator: Operator, rank: int, after: Array, seed: int) -> tuple[Arra
     mv = operator.bind().mv
     start = jnp.linalg.qr(drawn + after)[0]
     seen = jax.lax.map(lambda v: ravel_pytree(mv(unravel(v)))[0], start.T, batch_size=_AT_ONCE).T
-    shift = jnp.finfo(flat.dtype).eps * jnp.linalg.norm(seen)
+    rounding = jnp.finfo(flat.dtype)
+    shift = jnp.maximum(rounding.eps * jnp.linalg.norm(seen), jnp.sqrt(rounding.tiny))
     shifted = seen + shift * start
     middle = start.T @ shifted
     upper = jax.scipy.linalg.cholesky((middle + middle.T) / 2)

@@ -159,7 +159,7 @@ def _start(
     power = tree.vdot(residual, direction)
     first = -0.5 * (tree.vdot(value, gradient) + tree.vdot(value, residual))
     values = jnp.zeros((iterations + 1,), power.dtype).at[0].set(first)
-    done = jnp.where(power > 0, LIMIT, jnp.where(jnp.isfinite(power), CONVERGED, FAILED))
+    done = jnp.where(power > 0, LIMIT, jnp.where(power == 0, CONVERGED, FAILED))
     iterates = None
     if slots is not None:
         iterates = jax.tree.map(lambda leaf: jnp.zeros((slots[-1] + 1, *leaf.shape), leaf.dtype), gradient)
@@ -184,7 +184,7 @@ def _advance(
     values = carry.values.at[iteration].set(fallen)
     size = power if correct is None else tree.vdot(residual, residual)
     done = stop(SolveProgress(iteration, values, jnp.sqrt(size), jnp.zeros_like(size))) | (power == 0)
-    result = jnp.where(curved, jnp.where(done, CONVERGED, LIMIT), INDEFINITE)
+    result = jnp.where(curved & ~(power < 0), jnp.where(done, CONVERGED, LIMIT), INDEFINITE)
     iterates = carry.iterates
     if slots is not None:
         put = lambda stack, leaf: stack.at[jnp.asarray(slots)[iteration]].set(leaf)  # noqa: E731

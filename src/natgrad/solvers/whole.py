@@ -115,7 +115,8 @@ def dual_solve(*, refine: bool = True) -> Solver:
     """Solve in sample space: with F = R^T R, x = (g - R^T s) / damping, s = (damping I + R R^T)^{-1} R g.
 
     The difference cancels where the damping is small; one refinement brings the lost digits back, at three
-    times the products. Without it the residual is not known; the curvature is, since R x = s.
+    times the products. Where the damping is so small that the residual is still larger than g, the solve has
+    failed. Without refinement the residual is not known; the curvature is, since R x = s.
     """
 
     def prepare(operator: Operator, damping: Array, after: Any) -> tuple[GramFactor, Any]:
@@ -145,7 +146,10 @@ def dual_solve(*, refine: bool = True) -> Solver:
             done = exactly(found, gradient, condition)
             return Solution(found, s @ s, done.iterations, done.result, jnp.full_like(damping, jnp.nan))
         found = tree.add(found, once(left_over(found))[1])
-        return solution_of(exactly(found, left_over(found), condition), gradient, damping)
+        left = left_over(found)
+        done = exactly(found, left, condition)
+        wrong = tree.norm(left) > tree.norm(gradient)  # the difference has lost all its digits
+        return solution_of(done._replace(result=jnp.where(wrong, FAILED, done.result)), gradient, damping)
 
     return Solver(prepare, solve)
 

@@ -68,7 +68,9 @@ class Options(NamedTuple):
 class Evidence(NamedTuple):
     """What became of a step, in numbers; see `natgrad.solvers.results.SOLVED` for `result`.
 
-    `divergence` is the step's length in nats to second order; `rate` and `ratio` are nan where nobody asked.
+    `damping` is the present strength; a kept metric was prepared with that of its renewal, and a relative one
+    multiplies it by the mean diagonal. `divergence` is the step's length in nats to second order; `rate` and
+    `ratio` are nan where nobody asked.
     """
 
     result: Int[Array, ""]
@@ -153,8 +155,9 @@ def natural(
         value = lambda rate: after(tree.scale(rate, vector))  # noqa: E731
         line = Line(kept.steps, lambda: after(tree.zeros(vector)), value, slope, curvature)
         rate = None if options.length is None else options.length(line)
-        ratio, level = _renewed_damping(options.damping, kept, line, rate, failed=solution.result == FAILED)
-        sound = _sound(options, solution, rate, ratio, kept.steps)
+        looked = _looked(options, now)
+        ratio, level = _renewed_damping(options.damping, now, line, rate, solution.result == FAILED, looked)
+        sound = _sound(options, solution, rate, ratio, looked)
         evidence = _evidence(solution, options, kept, (rate, ratio, curvature))
         travel = traveled(now, options.drift, rate, curvature)
         later = _aged(now._replace(level=level, travel=travel), options, right, vector)
@@ -222,33 +225,38 @@ def _gained(options: Options, factor: Any, solution: Solution) -> tuple[Model, A
     return vector, (1 + factor.damping) ** 2 * solution.curvature
 
 
+def _looked(options: Options, now: Kept) -> Array:
+    """Whether the reduction ratio is looked at: now and then only where a metric is new."""
+    every = options.damping.every
+    return (every == 1) | ((now.age == 0) & (now.steps % every < options.refresh))
+
+
 def _renewed_damping(
-    damping: Damping, kept: Kept, line: Line, rate: Array | None, *, failed: Array
+    damping: Damping, now: Kept, line: Line, rate: Array | None, failed: Array, looked: Array
 ) -> tuple[Array, Array]:
     """The reduction ratio, on the steps that look at it, and the damping's next level.
 
-    What a failed solve promises is worth nothing: it has no ratio, and the damping rises.
+    What a failed solve promises is worth nothing: it has no ratio, and the damping rises. Steps of a metric
+    that is kept, but for its first, say nothing of the level: they were solved with an earlier one.
     """
     nothing, look = jnp.full_like(line.slope, jnp.nan), damping.ratio
     if look is None or rate is None:
-        return nothing, kept.level
+        return nothing, now.level
 
     def renewed() -> tuple[Array, Array]:
         ratio = jnp.where(failed, jnp.nan, look(line, rate))
-        return ratio, damping.renew(kept.level, ratio).astype(kept.level.dtype)
+        level = jnp.where(now.age == 0, damping.renew(now.level, ratio), now.level)
+        return ratio, level.astype(now.level.dtype)
 
-    if damping.every == 1:
-        return renewed()
-    return jax.lax.cond(kept.steps % damping.every == 0, renewed, lambda: (nothing, kept.level))
+    return renewed() if damping.every == 1 else jax.lax.cond(looked, renewed, lambda: (nothing, now.level))
 
 
-def _sound(options: Options, solution: Solution, rate: Array | None, ratio: Array, steps: Array) -> Array:
+def _sound(options: Options, solution: Solution, rate: Array | None, ratio: Array, looked: Array) -> Array:
     """Whether the solve succeeded, and what looked at the loss saw one that is finite and good enough."""
     good = solution.result != FAILED
     if rate is not None:
         good = good & jnp.isfinite(rate)
     if options.damping.ratio is not None:
-        looked = steps % options.damping.every == 0
         least = -jnp.inf if options.damping.least is None else options.damping.least
         good = good & ((jnp.isfinite(ratio) & (ratio > least)) | ~looked)
     return good

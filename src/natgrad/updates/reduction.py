@@ -41,9 +41,9 @@ def first_order_ratio(line: Line, rate: Array) -> Float[Array, ""]:
 
 
 def relative_fall(line: Line, rate: Array) -> Float[Array, ""]:
-    """By what share the loss falls; below zero where it rises."""
+    """By what share of its size the loss falls; below zero where it rises."""
     before = line.before()
-    return (before - line.value(rate)) / before
+    return (before - line.value(rate)) / jnp.maximum(jnp.abs(before), jnp.finfo(before.dtype).tiny)
 
 
 def backtrack(value: Callable[[Model], Array], iterates: Model, kept: Array) -> tuple[Model, Bool[Array, ""]]:
