@@ -55,8 +55,7 @@ def test_a_wrong_solve_in_sample_space_has_failed():
 
 
 @pytest.mark.parametrize("by_row", [True, False])
-@pytest.mark.parametrize("solver", [ng.nystrom_gradient(3), ng.nystrom_gradient(15), ng.minres_qlp(30)])
-@pytest.mark.few(2)
+@pytest.mark.parametrize("solver", [ng.nystrom_gradient(15), ng.minres_qlp(30)])
 def test_products_may_first_be_asked_for_inside_of_a_loop(solver, by_row):
     start = parameters(9)
     step = ng.scale_by_gauss_newton(residuals, by_row=by_row, solver=solver, options=ng.Options())
@@ -99,7 +98,7 @@ def test_made_up_numbers_have_few_rows_where_the_jacobian_does_not_fit(monkeypat
     start, batch = {"a": jnp.asarray(1.0)}, {"x": jnp.arange(1000.0)}
     monkeypatch.setattr("natgrad.metrics.residuals.LARGEST_MB", 0.0)
     assert seems_by_row(watched, start, batch)
-    assert seen[-1] <= 8
+    assert 8 in seen  # beside the shapes of all rows
 
 
 @pytest.mark.parametrize(("after", "better"), [(-2.0, True), (-0.5, False)])
