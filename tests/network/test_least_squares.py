@@ -1,5 +1,7 @@
 """Least squares: the operator against Jacobians, methods against their definitions, and the whole loop."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -236,6 +238,15 @@ def test_a_fit_ends_where_it_is_told_to():
     assert (watched.status, seen) == (ending.WATCHED, [(float(watched.parameters), watched.nit)])
     broken = natgrad.least_squares(lambda p, x: jnp.log(p) + x, -start, x)
     assert (broken.status, broken.success) == (ending.BROKEN, False)
+
+
+def test_slow_steps_are_made_one_by_one_between_two_looks_at_the_clock(monkeypatch):
+    """As if a step took ten seconds: a limit of seconds is passed by no more than the steps of one look."""
+    clock = iter(range(0, 10**6, 10))
+    monkeypatch.setattr("natgrad.fitting.loop.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    found = natgrad.least_squares(residuals, parameters(), BATCH, weights=WEIGHTS, ftol=0.0, seconds=100.0)
+    assert found.status == ending.SECONDS
+    assert 4 < found.nit < 12
 
 
 @pytest.mark.parametrize(

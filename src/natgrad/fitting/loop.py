@@ -146,7 +146,7 @@ def _until_the_end(
             at = at._replace(status=jnp.asarray(RUNNING, jnp.int32), slow=jnp.zeros_like(at.slow))
         if watch is not None and watch(fit.units.plain(at.state.model), made):
             at = at._replace(status=jnp.where(at.status == RUNNING, WATCHED, at.status))
-        room = room * 2 if len(rows) == 1 else max(1, min(ROOM, int(_PAUSE / each)))
+        room = max(1, min(ROOM, int(_PAUSE / each)))
     return at, rows
 
 
