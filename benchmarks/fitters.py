@@ -102,8 +102,8 @@ FITTERS = {
     "natgrad lm": Fitter(natural(methods.marquardt), (1e-3,)),
     "natgrad spring": Fitter(natural(methods.spring), (1e-2, 1e-4, 1e-6)),
     "optimistix lm": Fitter(optimistix, (1e-12,)),
-    "optax l-bfgs": Fitter(quasi_newton, (10, 30, 100)),
-    "optax adam": Fitter(adam, (1e-3, 3e-3, 1e-2, 3e-2)),
+    "optax l-bfgs": Fitter(quasi_newton, (10, 30, 100, 300)),
+    "optax adam": Fitter(adam, (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)),
 }
 
 

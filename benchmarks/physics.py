@@ -141,14 +141,17 @@ def _look(found: Trial, place: int, key: str) -> float:
 
 
 def summary(trials: list[Trial]) -> dict[str, dict[str, Any]]:
-    """Per method: its setting, and what became of the seeds that are reported."""
+    """Per method: its setting, and what became of the seeds that are reported; of other settings nothing."""
     rows = {}
     for fitter in dict.fromkeys(found["fitter"] for found in trials if found["seed"]):
         own = [found for found in trials if found["fitter"] == fitter]
-        told = [found for found in own if found["seed"]]
+        best = chosen(trials, fitter, (own[0]["setting"],))
+        told = [found for found in own if found["seed"] and found["setting"] == best]
+        if not told:
+            continue
         errors = sorted(_look(found, -1, "test") for found in told)
         rows[fitter] = {
-            "setting": told[0]["setting"],
+            "setting": best,
             "tried": sorted({found["setting"] for found in own}),
             "seconds": told[0]["cpu_seconds"],
             "first": statistics.median(_look(found, 0, "seconds") for found in told),

@@ -45,6 +45,7 @@ def trial(setting, seed, valid, test):
 def test_settings_are_chosen_by_validation_of_a_seed_that_is_not_told_and_errors_are_those_of_the_test():
     trials = [trial(1.0, 0, 0.3, 0.1), trial(2.0, 0, 0.2, 0.4), trial(3.0, 0, None, None)]
     trials += [trial(2.0, 1, 0.9, 0.6), trial(2.0, 2, float("nan"), float("nan")), trial(2.0, 3, 0.1, 0.5)]
+    trials.append(trial(1.0, 1, 0.1, 0.1))  # of a setting that is no longer the best
     trials = json.loads(json.dumps(trials))
     assert physics.chosen(trials, "optax adam", ()) == 2.0
     row = physics.summary(trials)["optax adam"]
@@ -63,10 +64,10 @@ def test_a_record_is_completed_without_repeating_anything(tmp_path, monkeypatch)
     monkeypatch.setattr(physics, "RESULTS", tmp_path)
     monkeypatch.setattr(physics, "apart", apart)
     physics.complete(["heat"], ["optax adam"], 1)
-    tuning = [(rate, 0, SECONDS / 3) for rate in (0.001, 0.003, 0.01, 0.03)]
+    tuning = [(rate, 0, SECONDS / 3) for rate in (0.001, 0.003, 0.01, 0.03, 0.1)]
     assert made == [*tuning, (0.003, 1, SECONDS)]
     physics.complete(["heat"], ["optax adam"], 2)
-    assert made[5:] == [(0.003, 2, SECONDS)]
+    assert made[6:] == [(0.003, 2, SECONDS)]
 
 
 def test_a_trial_that_was_ended_is_not_recorded(monkeypatch):
