@@ -145,7 +145,7 @@ EQUATIONS = {
     ),
     "poisson5": Equation(5, (3000, 500), sum_of_sines, poisson, faces, 150.0, natural=("natgrad lm",)),
     "poisson5-deep": Equation(
-        *(5, (3000, 500), sum_of_sines, poisson, faces, 180.0),
+        *(5, (3000, 500), sum_of_sines, poisson, faces, 90.0),
         natural=("natgrad lm",),
         widths=(64, 64, 48, 48),
     ),

@@ -36,6 +36,14 @@ def test_the_page_says_what_the_records_say():
 SECONDS = equations.EQUATIONS["heat"].seconds
 
 
+@pytest.mark.parametrize(("name", "times"), [("poisson2", 500), ("heat", 500), ("poisson5", 100)])
+def test_the_lead_that_the_page_tells_is_in_the_records(name, times):
+    rows = physics.summary(physics.trials_of(name))
+    own = min(row["median"] for fitter, row in rows.items() if fitter.startswith("natgrad"))
+    assert times * own < min(row["median"] for fitter, row in rows.items() if not fitter.startswith("natgrad"))
+    assert all(len(row["errors"]) == 5 for row in rows.values())
+
+
 def trial(setting, seed, valid, test):
     curve = [{"seconds": 1.0, "steps": 9.0, "valid": valid, "test": test}] if valid else []
     known = {"equation": "heat", "fitter": "optax adam", "cpu_seconds": SECONDS if seed else SECONDS / 3}
